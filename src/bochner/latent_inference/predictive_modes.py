@@ -42,15 +42,16 @@ _TOLERANCE = 3e-3
 _BEHIND = 10.0
 # Log weight of a climb that broke down: none beside others, an equal one where all did.
 _NOWHERE = -1e300
-# Share of a mode beside which others do not count; levels of intervals with the half width that
-# holds them of a standard normal distribution, and halvings of a bracket that finds them.
+# Share of a mode beside which others do not count.
 _ALONE = 0.999
-_HALVINGS = 10
 # Share of a mode that no row misses.
 _WEIGHTLESS = 1e-4
 # Halvings of a bracket for a quantile, and how many standard deviations of a mode it reaches.
 _BISECTIONS, _FAR = 30, 9.0
-_LEVELS = ((0.5, 0.6744897501960817), (0.95, 1.959963984540054))
+# Levels of intervals with the half width that holds them of a standard normal distribution, and
+# halvings of a bracket that finds them.
+NORMAL_LEVELS = ((0.5, 0.6744897501960817), (0.95, 1.959963984540054))
+HALVINGS = 10
 # Squared distance, in posterior standard deviations, of two climbs that found the same mode.
 _SAME = 0.01
 
@@ -100,7 +101,7 @@ class Modes:
         )
         log_std = [
             (modes._half_width(centre[index], out[index], level) / z).log()
-            for level, z in _LEVELS
+            for level, z in NORMAL_LEVELS
         ]
         out[index] = (out[index] * torch.stack(log_std).mean(0).exp()).sqrt()
         return out
@@ -152,7 +153,7 @@ class Modes:
         low = torch.zeros_like(std)
         # Chebyshev's inequality
         high: Tensor = std / (1.0 - level) ** 0.5
-        for _ in range(_HALVINGS):
+        for _ in range(HALVINGS):
             middle = 0.5 * (low + high)
             reach = middle[:, None] / root
             held = torch.special.ndtr(away + reach) - torch.special.ndtr(away - reach)

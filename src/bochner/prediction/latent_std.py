@@ -20,6 +20,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.data.covariates import columns_beside, with_covariates
+from bochner.latent_inference.grid import OnGrid, grid_points, resolved
 from bochner.latent_inference.infer import (
     MANY_DIMENSIONS,
     Offsets,
@@ -168,16 +169,38 @@ def _mixtures(
     placement: Placement,
     rows: Sequence[Tensor],
     offsets: Offsets,
-) -> Iterator[tuple[Tensor, Modes]]:
-    """Yield the modes of rows with observed entries, and which rows they are."""
+) -> Iterator[tuple[Tensor, Modes | OnGrid]]:
+    """Yield the posteriors of rows with observed entries, and which rows they are."""
     encoded = [view.encode(y) for view, y in zip(views, rows, strict=True)]
+    index = _observed(rows).any(1).nonzero()[:, 0]
+    if candidates.shape[1] == 1:
+        for chosen, posterior in _on_grid(views, placement, index, encoded, offsets):
+            yield chosen, posterior
+            index = index[~torch.isin(index, chosen)]
     width = max(max(view.n_columns, view.draws[0].mean.shape[0]) for view in views)
     slopes = width * (1 + placement.mean.shape[1]) * (placement.modes.shape[1] + _N_STARTS)
-    index = _observed(rows).any(1).nonzero()[:, 0]
     for part in chunks(len(index), max(1, _NUMBERS // slopes)):
         chosen = index[part]
         of_rows = ([y[chosen] for y in encoded], offsets_of(offsets, chosen))
         yield chosen, _modes(views, candidates, placement.of(chosen), *of_rows)
+
+
+def _on_grid(
+    views: Sequence[ViewPosterior],
+    placement: Placement,
+    index: Tensor,
+    rows: Sequence[Tensor],
+    offsets: Offsets,
+) -> Iterator[tuple[Tensor, OnGrid]]:
+    """Yield posteriors of one latent that a grid resolves, and which rows they are."""
+    points = grid_points()
+    for part in chunks(len(index), max(1, _NUMBERS // len(points))):
+        chosen = index[part]
+        of_rows = ([y[chosen] for y in rows], offsets_of(offsets, chosen))
+        places = placement.of(chosen)
+        shares = _scores(views, points, *of_rows, places.covariates).softmax(1)
+        fine = resolved(shares, places)
+        yield chosen[fine], OnGrid.of(shares[fine])
 
 
 def _observed(rows: Sequence[Tensor]) -> Tensor:
@@ -318,15 +341,20 @@ def _scores(
     offsets: Offsets,
     covariates: Tensor,
 ) -> Tensor:
-    """Return about log p(y, x) of every row at every point, (n, C), up to a constant."""
+    """Return about log p(y, x) of every row at every point, a mean over the views' draws, (n, C),
+    up to a constant.
+    """
     n = rows[0].shape[0]
     total = (-0.5 * points.square().sum(1)).repeat(n, 1)
     for index, known in alike(covariates):
         at = with_covariates(points, known.expand(len(points), -1))
         some = [y[index] for y in rows], offsets_of(offsets, index)
         for view, y, offset in zip(views, *some, strict=True):
-            moments = view.psi(view.draws[0], view.draws[0].features(at))
-            total[index] += _about(view, y, offset, *moments)
+            of_draws = [
+                _about(view, y, offset, *view.psi(draw, draw.features(at)))
+                for draw in view.draws
+            ]
+            total[index] += torch.stack(of_draws).logsumexp(0)
     return total
 
 

@@ -1,0 +1,109 @@
+"""Posteriors of rows with one latent on a grid.
+
+Such posteriors are often skewed: a row that says little has a mode where it fits best and a tail
+that the prior ends, which a normal distribution about the mode does not have. All rows share the
+points, so that their features are computed once, and no row is climbed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bochner.latent_inference.modes import Placement
+from bochner.latent_inference.predictive_modes import HALVINGS, NORMAL_LEVELS
+
+# The grid's end and the distance of its points.
+_END, _STEP = 5.0, 0.04
+# Posteriors that lie on fewer points, by the inverse sum of squares of their shares (5 is a normal
+# distribution with a standard deviation of 1.4 steps), and those with more than so much at an end,
+# are not resolved.
+_LEAST_POINTS, _AT_END = 5.0, 1e-3
+# Share of a place's posterior from which a mode narrower than a step counts.
+_COUNTS = 1e-2
+
+
+def grid_points() -> Tensor:
+    """Return the points, (C, 1), float64."""
+    half = round(_END / _STEP)
+    return _STEP * torch.arange(-half, half + 1, dtype=torch.float64)[:, None]
+
+
+@dataclass(frozen=True)
+class OnGrid:
+    """Posteriors of rows: constant densities about every point of the grid.
+
+    Attributes
+    ----------
+    below : Tensor of shape (n, C + 1)
+        Probability below the lower end of every point's cell, and 1.
+    mean, variance : Tensor of shape (n,)
+    """
+
+    below: Tensor
+    mean: Tensor
+    variance: Tensor
+
+    @classmethod
+    def of(cls, shares: Tensor) -> OnGrid:
+        """Return the posteriors with these probabilities of the points, (n, C)."""
+        points = grid_points()[:, 0]
+        mean = shares @ points
+        variance = (shares @ points.square() - mean.square()).clamp(min=0.0)
+        below = torch.nn.functional.pad(shares.cumsum(1), (1, 0)).clamp(max=1.0)
+        return cls(below, mean, variance)
+
+    def normal_std_about(self, centre: Tensor) -> Tensor:
+        """Return standard deviations of normal distributions about a centre that are like the
+        posterior, (n, 1) -> (n, 1): as those of `Modes`.
+        """
+        std = (self.variance[:, None] + (self.mean[:, None] - centre).square()).sqrt()
+        log_std = [(self._half_width(centre, std, p) / z).log() for p, z in NORMAL_LEVELS]
+        return (std * torch.stack(log_std).mean(0).exp()).sqrt()
+
+    def distribution(self, x: Tensor) -> Tensor:
+        """Return the distribution function, (n, 1) -> (n, 1)."""
+        cells = self.below.shape[1] - 1
+        at = (x / _STEP + 0.5 * cells).clamp(0.0, float(cells))
+        lower = at.long().clamp(max=cells - 1)
+        start = self.below.gather(1, lower)
+        return start + (at - lower) * (self.below.gather(1, lower + 1) - start)
+
+    def quantile(self, share: float) -> Tensor:
+        """Return where there is so much below, (n, 1)."""
+        cells = self.below.shape[1] - 1
+        wanted = self.below.new_full((len(self.below), 1), share)
+        upper = torch.searchsorted(self.below, wanted).clamp(1, cells)
+        start, end = self.below.gather(1, upper - 1), self.below.gather(1, upper)
+        part = (wanted - start) / (end - start).clamp(min=torch.finfo(end.dtype).tiny)
+        return _STEP * (upper - 1 + part.clamp(0.0, 1.0) - 0.5 * cells)
+
+    def _half_width(self, centre: Tensor, std: Tensor, level: float) -> Tensor:
+        """Return half the width of intervals about a centre that hold so much."""
+        low = torch.zeros_like(std)
+        # Chebyshev's inequality
+        high: Tensor = std / (1.0 - level) ** 0.5
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            held = self.distribution(centre + middle) - self.distribution(centre - middle)
+            low = torch.where(held > level, low, middle)
+            high = torch.where(held > level, middle, high)
+        return high
+
+
+def resolved(shares: Tensor, placement: Placement) -> Tensor:
+    """Return which posteriors the grid resolves, (n,), bool: those without narrow modes.
+
+    Parameters
+    ----------
+    shares : Tensor of shape (n, C)
+        Probabilities of its points.
+    placement : Placement
+        Of the rows.
+    """
+    wide = shares.square().sum(1) * _LEAST_POINTS < 1.0
+    inside = torch.maximum(shares[:, 0], shares[:, -1]) < _AT_END
+    narrow = (placement.covariances[..., 0, 0] < _STEP**2) & (placement.weights > _COUNTS)
+    return wide & inside & ~narrow.any(1)
