@@ -62,7 +62,8 @@ FLOORS: dict[str, str] = {
         latent_inference.candidate_table latent_inference.cells latent_inference.modes
         latent_inference.infer
         latent_inference.predictive_modes latent_inference.grid latent_inference
-        prediction.entry_statistics prediction.calibration prediction.decoding prediction.completion prediction.proposals
+        prediction.entry_statistics prediction.calibration prediction.decoding
+        prediction.row_posterior prediction.completion prediction.proposals
         prediction.row_batch prediction.row_density prediction.density prediction.latent_std
         prediction.diagnostics prediction.tempering prediction fitting.plan fitting.placed_rows
         fitting.landmarks

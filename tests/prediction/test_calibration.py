@@ -440,8 +440,9 @@ def test_the_density_is_in_the_units_of_the_data():
 @pytest.mark.parametrize(
     ("noise", "text"),
     [
-        # in training, too: the noise is too large for most entries
-        (lambda source, shape: 0.25 * source.standard_t(1.7, size=shape), "heavier tails"),
+        # in training, too: the noise is too large for most entries; smaller noise hides behind what
+        # is not known of places, which are predicted by all their modes
+        (lambda source, shape: 0.5 * source.standard_t(1.7, size=shape), "heavier tails"),
         (
             lambda source, shape: source.normal(size=shape) * np.tile([0.05, 1.5], M // 2),
             "columns differ in their noise",

@@ -13,6 +13,7 @@ from bochner.likelihoods.gaussian import Gaussian
 from bochner.prediction.completion import Mixture, complete, draw_rows, mixed_moments
 from bochner.prediction.decoding import complete as complete_by_modes
 from bochner.prediction.decoding import decode
+from bochner.prediction.row_posterior import predictive_placement
 from bochner.prediction.tempering import TEMPERATURES, Choice, learn
 from bochner.random import generator
 from bochner.weight_posterior.conditioning import SharedDraw
@@ -74,15 +75,18 @@ def test_holes_within_a_view_come_from_the_modes_and_so_do_rows_without_a_temper
     a[1, 3], b[1] = NAN, NAN  # a hole and a missing view
     b[2] = NAN  # a missing view
     b[3], a[3] = NAN, NAN  # nothing observed
-    placed = complete_by_modes(views, place(views, x, [a, b]))
+    found = predictive_placement(views, x, place(views, x, [a, b]), [a, b], [None, None])
+    placed = complete_by_modes(views, found)
     mixed = complete(views, Mixture(x, {"a": 0.5, "b": 0.5}), [a, b])
+    # climbs are in single precision, and batches differ
+    near = {"rtol": 1e-5, "atol": 1e-5}
     for got, modes in zip(mixed, placed, strict=True):
-        torch.testing.assert_close(got[0, 2], modes[0, 2])
-        torch.testing.assert_close(got[1, 3], modes[1, 3])
-        torch.testing.assert_close(got[3], modes[3])
+        torch.testing.assert_close(got[0, 2], modes[0, 2], **near)
+        torch.testing.assert_close(got[1, 3], modes[1, 3], **near)
+        torch.testing.assert_close(got[3], modes[3], **near)
         assert not torch.allclose(got[1:3, 6:], modes[1:3, 6:])
     none = complete(views, Mixture(x, {"a": None, "b": None}), [a, b])
-    torch.testing.assert_close(none[0][1:4], placed[0][1:4])
+    torch.testing.assert_close(none[0][1:4], placed[0][1:4], **near)
     assert bool((none[1][4] == 0).all())  # nothing was asked of a row without holes
 
 

@@ -28,6 +28,7 @@ from bochner.initialization.embeddings import FloatArray
 from bochner.latent_inference.infer import place
 from bochner.prediction.completion import view_columns
 from bochner.prediction.decoding import complete
+from bochner.prediction.row_posterior import predictive_placement
 from bochner.regression.observations import (
     Block,
     CompleteBlock,
@@ -137,6 +138,7 @@ class Withheld:
         offsets = [blocks[0].offsets(self.n_rows)[self.rows].cpu() for blocks in self.data]
         beside = covariates[self.rows]
         placed = place(views, latents, rows, offsets, encoded=True, covariates=beside)
+        placed = predictive_placement(views, latents, placed, rows, offsets, encoded=True)
         mean, variance = complete(views, placed, offsets)
         return [
             _lacking(view, truth, mean[:, columns], variance[:, columns])

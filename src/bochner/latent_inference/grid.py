@@ -21,6 +21,8 @@ _END, _STEP = 5.0, 0.04
 # distribution with a standard deviation of 1.4 steps), and those with more than so much at an end,
 # are not resolved.
 _LEAST_POINTS, _AT_END = 5.0, 1e-3
+# Places that a posterior is replaced by.
+_PLACES = 16
 # Share of a place's posterior from which a mode narrower than a step counts.
 _COUNTS = 1e-2
 
@@ -54,6 +56,17 @@ class OnGrid:
         variance = (shares @ points.square() - mean.square()).clamp(min=0.0)
         below = torch.nn.functional.pad(shares.cumsum(1), (1, 0)).clamp(max=1.0)
         return cls(below, mean, variance)
+
+    def places(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return places of equal shares and covariances that the posterior is like: quantiles, with
+        what these lack of its variance.
+        """
+        levels = ((torch.arange(_PLACES) + 0.5) / _PLACES).tolist()
+        places = torch.stack([self.quantile(level) for level in levels], dim=1)
+        lacking = (self.variance - places[..., 0].var(1, unbiased=False)).clamp(min=0.0)
+        shares = torch.full_like(places[..., 0], 1.0 / _PLACES)
+        covariances = lacking[:, None, None, None].repeat(1, _PLACES, 1, 1)
+        return places, covariances, shares
 
     def normal_std_about(self, centre: Tensor) -> Tensor:
         """Return standard deviations of normal distributions about a centre that are like the

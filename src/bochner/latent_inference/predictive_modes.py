@@ -76,6 +76,17 @@ class Modes:
         """Return those of some rows."""
         return Modes(self.means[index], self.covariances[index], self.log_weights[index])
 
+    def places(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the means, covariances and shares of the modes that some row does not miss."""
+        shares = self.log_weights.softmax(1)
+        count = max(1, int((shares.amax(0) > _WEIGHTLESS).sum()))
+        kept = shares[:, :count]
+        return (
+            self.means[:, :count],
+            self.covariances[:, :count],
+            kept / kept.sum(1, keepdim=True),
+        )
+
     def std_about(self, centre: Tensor) -> Tensor:
         """Return the root mean square distance of the mixture from a centre, (n, D) -> (n, D)."""
         away = self.means - centre[:, None]

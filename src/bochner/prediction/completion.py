@@ -28,6 +28,7 @@ from bochner.likelihoods.likelihood import offsets_of, rows_of
 from bochner.prediction.decoding import complete as complete_by_modes
 from bochner.prediction.decoding import decode, sample_at
 from bochner.prediction.decoding import draw_latents as latents_by_modes
+from bochner.prediction.row_posterior import predictive_placement
 from bochner.weight_posterior.posterior import ViewPosterior
 
 _CHUNK = 1024
@@ -97,11 +98,9 @@ def complete(
     if bool(by_modes.any()):
         row_offsets = offsets_of(offsets, by_modes)
         shown = [y[by_modes] for y in rows]
-        if placed is None:
-            beside = rows_of(covariates, by_modes)
-            known = place(views, mixture.candidates, shown, row_offsets, covariates=beside)
-        else:
-            known = placed.of(by_modes)
+        beside = rows_of(covariates, by_modes)
+        start = None if placed is None else placed.of(by_modes)
+        known = _placed(views, mixture.candidates, shown, row_offsets, beside, start)
         mean[by_modes], variance[by_modes] = complete_by_modes(views, known, row_offsets)
     for v, columns in enumerate(view_columns(views)):
         index = (rows[v].isnan().all(dim=1) & ~exponents.isnan()).nonzero()[:, 0]
@@ -182,12 +181,12 @@ def draw_latents(
     width = mixture.candidates.shape[1] + beside.shape[1]
     by_mode = torch.zeros(n_rows, n_draws, width, dtype=torch.float64)
     if bool(by_modes.any()):
-        placed = place(
+        placed = _placed(
             views,
             mixture.candidates,
             [y[by_modes] for y in rows],
             offsets_of(offsets, by_modes),
-            covariates=beside[by_modes],
+            beside[by_modes],
         )
         by_mode[by_modes] = latents_by_modes(placed, n_draws, seed)
     mixed = by_mode.clone()
@@ -200,6 +199,20 @@ def draw_latents(
         ]
     lacks = [(y.isnan().all(dim=1) & ~exponents.isnan())[:, None, None] for y in rows]
     return [torch.where(without, mixed, by_mode) for without in lacks]
+
+
+def _placed(
+    views: Sequence[ViewPosterior],
+    candidates: Tensor,
+    rows: Sequence[Tensor],
+    offsets: Offsets,
+    covariates: Tensor | None,
+    placed: Placement | None = None,
+) -> Placement:
+    """Return where rows lie, and how sure that is, by their predictive densities."""
+    if placed is None:
+        placed = place(views, candidates, rows, offsets, covariates=covariates)
+    return predictive_placement(views, candidates, placed, rows, offsets)
 
 
 def _need_modes(exponents: Tensor, rows: Sequence[Tensor]) -> Tensor:

@@ -20,6 +20,7 @@ from bochner.likelihoods.likelihood import offsets_of
 from bochner.prediction.completion import mixed_moments, view_columns
 from bochner.prediction.decoding import complete as complete_by_modes
 from bochner.prediction.decoding import decode
+from bochner.prediction.row_posterior import predictive_placement
 from bochner.weight_posterior.downdating import leave_out
 from bochner.weight_posterior.posterior import ViewPosterior
 
@@ -173,7 +174,9 @@ class _Fold:
         values = _tempered_densities(truth, scores, *decode([self.views[v]], self.candidates))
         few = slice(_PLACED_ROWS // _FOLDS)
         some = offsets_of(row_offsets, few)
-        placed = place(self.views, self.candidates, [y[few] for y in shown], some)
+        seen = [y[few] for y in shown]
+        placed = place(self.views, self.candidates, seen, some)
+        placed = predictive_placement(self.views, self.candidates, placed, seen, some)
         mean, variance = complete_by_modes(self.views, placed, some)
         columns = view_columns(self.views)[v]
         by_modes = truth.new_full((truth.shape[0],), torch.nan)
