@@ -114,3 +114,17 @@ def test_the_choice_is_made_when_it_is_first_asked_for_and_leaves_no_rows_behind
     assert model._completion == copied.completion_
     model.set_params(views=None).fit(X)
     assert model.completion_ == {}
+
+
+def test_modes_are_tried_after_a_race_of_views_that_are_not_conjugate(monkeypatch):
+    """The short fit has one start, which is settled under no simpler kernels."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(60, 1))
+    X = np.hstack([np.sin(Z @ rng.normal(size=(1, 4))), (Z > 0.0).astype(float)])
+    views = {"a": slice(0, 4), "b": slice(4, 5)}
+    result = {view: tempering.Choice(0.5, modes=True) for view in views}
+    monkeypatch.setattr(tempering, "learn", lambda *arguments: result)
+    likelihood = {"b": "bernoulli"}
+    model = bo.NGMVLVM(1, views=views, likelihood=likelihood, n_frequencies=5, max_iter=10)
+    model.set_params(random_state=0).fit(X)
+    assert set(model.completion_) == set(views)
