@@ -256,6 +256,7 @@ def jobs(
 def large(seed: int) -> Iterator[Job]:
     """Yield fits of hours: many counts, rows of 20 GB, and ten million rows."""
     yield fits("counts", "on disk", seed, 100_000, 2_000)
+    yield fits("counts", "on disk", seed, 1_000_000, 100)
     yield fits("fit", "on disk", seed, 10_000_000, _COLUMNS)
     yield fits("fit", "on disk", seed, 1_000_000, 5_000)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bochner.cli import app
-from bochner.cli.session import standard_output
+from bochner.cli.session import INTERRUPTED, say, standard_output
 
 # New objects between two searches for cycles. Imports make some hundred thousand that stay: at
 # Python's 700 a sixth of their time goes into searches that find nothing.
@@ -28,7 +29,12 @@ def _few_searches() -> Iterator[None]:
 def main() -> None:
     """Run the command line."""
     with _few_searches(), standard_output():
-        app(prog_name="bochner")
+        try:
+            app(prog_name="bochner")
+        except KeyboardInterrupt:
+            # before the command began, while its words were read
+            say("Interrupted.")
+            sys.exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -618,6 +618,17 @@ def test_an_interrupt_that_python_drops_is_not_lost(tmp_path, matrix):
     assert "To continue: bochner fit" in killed.stderr
 
 
+def test_an_interrupt_before_a_command_begins_is_one_line():
+    code = """
+import bochner.__main__ as main
+def app(**words): raise KeyboardInterrupt
+main.app = app
+main.main()
+"""
+    ended = process(["-c", code])
+    assert (ended.returncode, ended.stderr.strip()) == (130, "Interrupted.")
+
+
 def test_an_interruption_before_training_says_that_nothing_is_there_to_continue(
     tmp_path, matrix, monkeypatch
 ):
