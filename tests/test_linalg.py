@@ -8,7 +8,13 @@ import pytest
 import torch
 
 from bochner.errors import NumericalError, NumericalWarning
-from bochner.linalg import cholesky, covariance_root, symmetric_product
+from bochner.linalg import (
+    cholesky,
+    covariance_root,
+    newton_step,
+    positive_inverse,
+    symmetric_product,
+)
 
 
 def spectrum(*eigenvalues: float) -> torch.Tensor:
@@ -134,3 +140,25 @@ def test_a_symmetric_product_is_the_dense_one_and_blocks_are_mirrored(k, weighte
     # of columns, as between rows
     turned = symmetric_product(left.T.contiguous().T, right)
     torch.testing.assert_close(turned, product, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_newtons_step_stays_where_there_is_no_gradient_or_curvature(dim):
+    gradient = torch.ones(4, dim, dtype=torch.float64)
+    hessian = -torch.eye(dim, dtype=torch.float64).repeat(4, 1, 1)
+    gradient[1, 0], hessian[2, 0, 0], hessian[3] = torch.nan, torch.inf, torch.nan
+    step, gain = newton_step(gradient, hessian, torch.ones(4, dtype=torch.float64))
+    assert step.isfinite().all()
+    torch.testing.assert_close(step[0], torch.ones(dim, dtype=torch.float64) / dim**0.5)
+    assert (step[1:] == 0.0).all()
+    assert float(gain[0]) == pytest.approx(0.5 * dim)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_precisions_that_are_not_finite_are_the_priors(dim):
+    eye = torch.eye(dim, dtype=torch.float64)
+    precision = 4.0 * eye.repeat(3, 1, 1)
+    precision[1, 0, 0], precision[2] = torch.inf, torch.nan
+    inverse, log_volume = positive_inverse(precision)
+    torch.testing.assert_close(inverse, torch.stack([0.25 * eye, eye, eye]))
+    torch.testing.assert_close(log_volume[1:], torch.zeros(2, dtype=torch.float64))

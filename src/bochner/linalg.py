@@ -207,11 +207,15 @@ def newton_step(gradient: Tensor, hessian: Tensor, radius: Tensor) -> tuple[Tens
     step promises.
     """
     full, straight = _solved(-hessian, gradient)
-    bent = (~straight).nonzero()[:, 0]
+    bent = (~(straight & full.isfinite().all(1))).nonzero()[:, 0]
     if bent.numel():
-        # eigenvectors cost ten times a factor, and are only needed here
-        values, vectors = torch.linalg.eigh(-hessian[bent])
-        along = (vectors.transpose(1, 2) @ gradient[bent][..., None])[..., 0]
+        # eigenvectors cost ten times a factor, and are only needed here; where there are none, the
+        # step is 0
+        lost = ~(hessian[bent].isfinite().flatten(1).all(1) & gradient[bent].isfinite().all(1))
+        matrices = (-hessian[bent]).masked_fill(lost[:, None, None], 0.0)
+        values, vectors = torch.linalg.eigh(matrices)
+        slopes = gradient[bent].masked_fill(lost[:, None], 0.0)
+        along = (vectors.transpose(1, 2) @ slopes[..., None])[..., 0]
         full[bent] = (vectors @ (along / values.abs().clamp(min=1e-6))[..., None])[..., 0]
     length = full.norm(dim=1).clamp(min=1e-300)
     return full * (radius / length).clamp(max=1.0)[:, None], 0.5 * (full * gradient).sum(1)
@@ -249,10 +253,14 @@ def positive_inverse(precision: Tensor) -> tuple[Tensor, Tensor]:
     """
     eye = torch.eye(precision.shape[-1], dtype=precision.dtype)
     _, above = _solved(precision - eye, torch.zeros_like(precision[..., 0]))
+    # what is not finite tells nothing
+    finite = precision.isfinite().flatten(-2).all(-1)
+    above &= finite
     inverse, log_volume = _inverted(torch.where(above[:, None, None], precision, eye))
     rest = (~above).nonzero()[:, 0]
     if rest.numel():
-        values, vectors = torch.linalg.eigh(precision[rest])
+        told = torch.where(finite[rest, None, None], precision[rest], eye)
+        values, vectors = torch.linalg.eigh(told)
         values = values.clamp(min=1.0)
         inverse[rest] = (vectors / values[..., None, :]) @ vectors.transpose(-1, -2)
         log_volume[rest] = -values.log().sum(-1)
