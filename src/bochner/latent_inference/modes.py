@@ -119,7 +119,8 @@ def climb(
     # rounding of the value must not reject the last, tiny steps
     gap = 4.0 * torch.finfo(x.dtype).eps
     radius = torch.full_like(value, 0.5)
-    active = torch.arange(x.shape[0])
+    # from where there is no value no step is better than another
+    active = value.isfinite().nonzero()[:, 0]
     leaders = (
         value.new_full((int(rows.max()) + 1,), -torch.inf) if reached is None else reached
     )
@@ -206,23 +207,22 @@ def _rough(target: Target | CellTarget, starts: Tensor, rows: Tensor) -> _Modes:
     cost; double precision walks the last, quadratic steps, and only of modes that will weigh
     anything.
     """
-    steep = target.too_steep()[rows]
-    if not bool(steep.any()):
-        found = climb(target.to(torch.float32), starts.float(), rows, tolerance=_ROUGH)
-        return _Modes(*(part.double() for part in found))
     x = starts.double()
-    value = x.new_empty(len(x))
-    hessian = x.new_empty(*x.shape, x.shape[1])
-    for objective, of, tolerance, most in (
-        (target.to(torch.float32), ~steep, _ROUGH, MAX_STEPS),
-        # along a ridge steps are short long before its top
-        (target, steep, SETTLED, _RIDGE_STEPS),
-    ):
-        if not bool(of.any()):
-            continue
-        begin = x[of].to(torch.float64 if of is steep else torch.float32)
-        found = climb(objective, begin, rows[of], tolerance, max_steps=most)
-        x[of], value[of], hessian[of] = (part.double() for part in found)
+    value = x.new_full((len(x),), -torch.inf)
+    hessian = x.new_zeros(*x.shape, x.shape[1])
+    left = target.too_steep()[rows]
+    index = (~left).nonzero()[:, 0]
+    if index.numel():
+        begin = x[index].float()
+        found = climb(target.to(torch.float32), begin, rows[index], tolerance=_ROUGH)
+        x[index], value[index], hessian[index] = (part.double() for part in found)
+    # beyond the range of single precision, or its digits; along a ridge steps are short long
+    # before its top
+    index = (left | ~value.isfinite()).nonzero()[:, 0]
+    if index.numel():
+        begin = starts[index].double()
+        found = climb(target, begin, rows[index], SETTLED, max_steps=_RIDGE_STEPS)
+        x[index], value[index], hessian[index] = found
     return _Modes(x, value, hessian)
 
 
@@ -248,7 +248,6 @@ class _Modes:
     def polished(self, n: int, polish: Polish) -> _Modes:
         """Walk the last steps of what will weigh anything, in double precision."""
         x = self.x.clone()
-        # beyond the range of single precision every climb is walked in double
         value = self.value.masked_fill(self.value.isnan(), -torch.inf)
         hessian = self.hessian.clone()
         count = len(x) // n
