@@ -133,7 +133,9 @@ def predictive_placement(
     encoded: bool = False,
 ) -> Placement:
     """Return where rows lie with the modes of their predictive densities in place of those of the
-    bound, which takes weights for known better than they are; as it is in many dimensions.
+    bound, which takes weights for known better than they are; as it is in many dimensions, and of
+    views that are not conjugate: categories were completed worse so (three classes of 80 rows: 77
+    per cent right for 92).
 
     Parameters
     ----------
@@ -141,7 +143,7 @@ def predictive_placement(
         As in `posteriors`.
     """
     n, _, dim = placement.modes.shape
-    if dim > MANY_DIMENSIONS:
+    if dim > MANY_DIMENSIONS or not all_conjugate(views):
         return placement
     found = [
         (chosen, *posterior.places())
