@@ -492,3 +492,7 @@ def test_the_report_is_repeatable_and_travels_as_json():
         InputError, match=r"Expected n_draws of at least 2, got 1. Ask for 200."
     ):
         bo.calibration(model, X, n_draws=1)
+    with pytest.raises(
+        InputError, match=r"Expected n_draws of at most 100,000, got 1,000,000"
+    ):
+        bo.calibration(model, X, n_draws=10**9)

@@ -28,6 +28,8 @@ from bochner.processes import isolated
 
 Array = NDArray[np.float64]
 
+# Draws of an entry.
+_MOST_DRAWS = 100_000
 # Numbers of draws held at once.
 _NUMBERS = 2**23
 
@@ -92,6 +94,10 @@ def calibration(
     check_is_fitted(model)
     if n_draws < 2:
         raise InputError(message("n_draws of at least 2", str(n_draws), "ask for 200"))
+    if n_draws > _MOST_DRAWS:
+        # of so many rows at once they are held together, and ranks say no more
+        want = f"n_draws of at most {_MOST_DRAWS:,}"
+        raise InputError(message(want, f"{n_draws:,}", "ask for 200"))
     values = dense(model._validate(X, reset=False), "X")
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     hidden = hide_some(values, model.views_, hide, fraction, np.random.default_rng(seed))
