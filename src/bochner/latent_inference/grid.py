@@ -63,7 +63,9 @@ class OnGrid:
         """
         levels = ((torch.arange(_PLACES) + 0.5) / _PLACES).tolist()
         places = torch.stack([self.quantile(level) for level in levels], dim=1)
-        lacking = (self.variance - places[..., 0].var(1, unbiased=False)).clamp(min=0.0)
+        # not by `var`, which warns where there are no rows
+        away = places[..., 0] - places[..., 0].mean(1, keepdim=True)
+        lacking = (self.variance - away.square().mean(1)).clamp(min=0.0)
         shares = torch.full_like(places[..., 0], 1.0 / _PLACES)
         covariances = lacking[:, None, None, None].repeat(1, _PLACES, 1, 1)
         return places, covariances, shares
