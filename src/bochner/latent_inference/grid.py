@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bochner.latent_inference.modes import Placement
-from bochner.latent_inference.predictive_modes import HALVINGS, NORMAL_LEVELS
+from bochner.latent_inference.predictive_modes import like_normal
 
 # The grid's end and the distance of its points.
 _END, _STEP = 5.0, 0.04
@@ -75,8 +75,13 @@ class OnGrid:
         posterior, (n, 1) -> (n, 1): as those of `Modes`.
         """
         std = (self.variance[:, None] + (self.mean[:, None] - centre).square()).sqrt()
-        log_std = [(self._half_width(centre, std, p) / z).log() for p, z in NORMAL_LEVELS]
-        return (std * torch.stack(log_std).mean(0).exp()).sqrt()
+
+        def held(half_width: Tensor) -> Tensor:
+            return self.distribution(centre + half_width) - self.distribution(
+                centre - half_width
+            )
+
+        return like_normal(std, held)
 
     def distribution(self, x: Tensor) -> Tensor:
         """Return the distribution function, (n, 1) -> (n, 1)."""
@@ -94,18 +99,6 @@ class OnGrid:
         start, end = self.below.gather(1, upper - 1), self.below.gather(1, upper)
         part = (wanted - start) / (end - start).clamp(min=torch.finfo(end.dtype).tiny)
         return _STEP * (upper - 1 + part.clamp(0.0, 1.0) - 0.5 * cells)
-
-    def _half_width(self, centre: Tensor, std: Tensor, level: float) -> Tensor:
-        """Return half the width of intervals about a centre that hold so much."""
-        low = torch.zeros_like(std)
-        # Chebyshev's inequality
-        high: Tensor = std / (1.0 - level) ** 0.5
-        for _ in range(HALVINGS):
-            middle = 0.5 * (low + high)
-            held = self.distribution(centre + middle) - self.distribution(centre - middle)
-            low = torch.where(held > level, low, middle)
-            high = torch.where(held > level, middle, high)
-        return high
 
 
 def resolved(shares: Tensor, placement: Placement) -> Tensor:

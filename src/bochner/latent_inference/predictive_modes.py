@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -50,8 +50,8 @@ _WEIGHTLESS = 1e-4
 _BISECTIONS, _FAR = 30, 9.0
 # Levels of intervals with the half width that holds them of a standard normal distribution, and
 # halvings of a bracket that finds them.
-NORMAL_LEVELS = ((0.5, 0.6744897501960817), (0.95, 1.959963984540054))
-HALVINGS = 10
+_LEVELS = ((0.5, 0.6744897501960817), (0.95, 1.959963984540054))
+_HALVINGS = 10
 # Squared distance, in posterior standard deviations, of two climbs that found the same mode.
 _SAME = 0.01
 
@@ -107,14 +107,18 @@ class Modes:
         count = (
             int((shares[index].amax(0, keepdim=True) > _WEIGHTLESS).sum()) if len(index) else 0
         )
-        modes = Modes(
-            self.means[index, :count], self.covariances[index, :count], shares[index, :count]
-        )
-        log_std = [
-            (modes._half_width(centre[index], out[index], level) / z).log()
-            for level, z in NORMAL_LEVELS
-        ]
-        out[index] = (out[index] * torch.stack(log_std).mean(0).exp()).sqrt()
+        weights = shares[index, :count, None]
+        covariances = self.covariances[index, :count]
+        root = torch.diagonal(covariances, dim1=-2, dim2=-1).sqrt()
+        away = (centre[index, None] - self.means[index, :count]) / root
+
+        def held(half_width: Tensor) -> Tensor:
+            reach = half_width[:, None] / root
+            inside = torch.special.ndtr(away + reach) - torch.special.ndtr(away - reach)
+            share: Tensor = (weights * inside).sum(1)
+            return share
+
+        out[index] = like_normal(out[index], held)
         return out
 
     def log_density(self, points: Tensor) -> Tensor:
@@ -155,23 +159,31 @@ class Modes:
             high = torch.where(short, high, middle)
         return 0.5 * (low + high)
 
-    def _half_width(self, centre: Tensor, std: Tensor, level: float) -> Tensor:
-        """Return half the width of intervals about a centre that hold so much, (n, D); weights in
-        place of their logarithms.
-        """
-        root = torch.diagonal(self.covariances, dim1=-2, dim2=-1).sqrt()
-        away = (centre[:, None] - self.means) / root
+
+def like_normal(std: Tensor, held: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return standard deviations of normal distributions that hold as much as others about the same
+    centres: geometric means of the root mean square distance and of what 50 % and 95 % intervals
+    ask for.
+
+    Parameters
+    ----------
+    std : Tensor of shape (n, D)
+        Root mean square distances from the centres.
+    held : callable
+        Half widths of intervals about the centres -> what they hold, (n, D) -> (n, D).
+    """
+    log_std = []
+    for level, normal in _LEVELS:
         low = torch.zeros_like(std)
         # Chebyshev's inequality
         high: Tensor = std / (1.0 - level) ** 0.5
-        for _ in range(HALVINGS):
+        for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
-            reach = middle[:, None] / root
-            held = torch.special.ndtr(away + reach) - torch.special.ndtr(away - reach)
-            enough = (self.log_weights[..., None] * held).sum(1) > level
+            enough = held(middle) > level
             low = torch.where(enough, low, middle)
             high = torch.where(enough, middle, high)
-        return high
+        log_std.append((high / normal).log())
+    return (std * torch.stack(log_std).mean(0).exp()).sqrt()
 
 
 def combinations(views: Sequence[ViewPosterior]) -> list[list[ViewPosterior]]:

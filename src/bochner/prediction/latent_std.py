@@ -54,15 +54,8 @@ def latent_std(
 
     Parameters
     ----------
-    views : sequence of ViewPosterior
-    candidates : Tensor of shape (C, D), float64
-        Latents of training rows.
-    placement : Placement
-        Of these rows.
-    rows : sequence over views of Tensor of shape (n, M_v), float64
-        Scaled data, NaN where missing.
-    offsets : sequence over views of Tensor of shape (n,), or None
-        Logarithms of size factors.
+    views, candidates, placement, rows, offsets
+        As in `posteriors`.
 
     Returns
     -------
