@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from bochner import random
 from bochner.data.covariates import Covariates
 from bochner.fitting.placed_rows import NotKept, Places
-from bochner.fitting.plan import Plan
+from bochner.fitting.plan import Plan, mean_of_draws
 from bochner.latent_inference.infer import Placer
 from bochner.latent_inference.modes import Placement
 from bochner.linalg import cholesky
@@ -221,8 +221,8 @@ def evaluate_anchored(
             x = model.latents.drawn(plan.row_noise(model, "final", i))
             draws = plan.spectra(model, "final", i)
             values.append(anchored_elbo(model, x, data, anchors, draws, among))
-    every = torch.stack(values)
-    return float(every.mean()), float(every.std() / _DRAWS**0.5)
+    mean, error = mean_of_draws(torch.stack(values))
+    return float(mean), float(error)
 
 
 def _log_std(placed: Placement) -> Tensor:

@@ -40,6 +40,11 @@ EVALUATION_DRAWS = 32
 # An evaluation of non-conjugate views, or have scattered holes, costs as much as a step,
 # and candidates share their draws.
 LOCAL_EVALUATION_DRAWS = 8
+# Bounds of draws of so few frequencies are skewed; a draw of them costs little.
+_FEW_FREQUENCIES = 4
+# Of the variance of a mean over its standard error, by the squared skewness over the number.
+_OF_SKEWNESS = 1.75
+_TINY = 1e-200
 COLUMN_BUDGET = 3e7
 # Times that the sites of a view follow each draw of latents and spectra, where a step takes all of
 # its columns: with one, tables of some thousand entries ended up to a twentieth of their bound
@@ -256,6 +261,7 @@ def evaluate(
     """
     if n_draws is None:
         expensive = model.has_sites or has_holes(data)
+        expensive = expensive and plan.spec.n_frequencies > _FEW_FREQUENCIES
         n_draws = LOCAL_EVALUATION_DRAWS if expensive else EVALUATION_DRAWS
     with torch.no_grad():
         kl = model.latents.kl()
@@ -265,7 +271,27 @@ def evaluate(
                 for i in range(n_draws)
             ]
         )
-    return float(values.mean()), float(values.std() / n_draws**0.5)
+    mean, error = mean_of_draws(values)
+    return float(mean), float(error)
+
+
+def mean_of_draws(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean over draws and its standard error, (n, ...) -> (...), (...), n > 3.
+
+    A deviation of few draws is an estimate, and one of skewed draws is too small where their mean
+    is far off: means are further away in such units than 1, as root mean square. The error has
+    that factor in it: (n - 1) / (n - 3) of normal draws, and 7/4 of the squared skewness over n
+    beside.
+    """
+    n = len(values)
+    mean = values.mean(0)
+    away = values.double() - mean.double()
+    variance = away.square().mean(0)
+    # equal draws have none
+    skewness = away.pow(3).mean(0) / variance.clamp(min=_TINY).pow(1.5)
+    skewness = skewness * (n * (n - 1.0)) ** 0.5 / (n - 2.0)
+    factor = (n - 1.0) / (n - 3.0) + _OF_SKEWNESS * skewness.square() / n
+    return mean, (factor * variance / (n - 1.0)).sqrt()
 
 
 def _value(

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bochner.features.fourier import evaluate, pull_back
+from bochner.fitting.plan import mean_of_draws
 from bochner.kernels.base import Frequencies
 from bochner.linalg import closed_form
 from bochner.models.lvm import LatentVariableModel, View, ViewSpec
@@ -184,7 +185,7 @@ class StackedRun:
             values = torch.stack(
                 [self.models.bounds(self.data, [one] * among) for one in draws]
             )
-        return values.mean(0), values.std(0) / len(draws) ** 0.5
+        return mean_of_draws(values)
 
     def _hand_over(self) -> None:
         """Bring the trainers to where their models stand."""
