@@ -629,6 +629,18 @@ main.main()
     assert (ended.returncode, ended.stderr.strip()) == (130, "Interrupted.")
 
 
+def test_the_end_of_a_command_does_not_search_for_cycles_among_all_that_was_imported():
+    code = """
+import atexit, gc
+from bochner.__main__ import main
+# what is registered last is called first
+atexit.register(lambda: print(gc.get_freeze_count() > 1000))
+main()
+"""
+    ended = process(["-c", code], "--version")
+    assert ended.stdout.split()[-1] == "True", ended.stderr
+
+
 def test_an_interruption_before_training_says_that_nothing_is_there_to_continue(
     tmp_path, matrix, monkeypatch
 ):

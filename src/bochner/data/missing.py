@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.cluster import KMeans
 
 from bochner.data.arrays import BoolArray, IntArray
 from bochner.data.columns import columns_of, dense_rows
@@ -136,6 +135,9 @@ def similar(observed: BoolArray) -> list[IntArray]:
     """Group columns by the rows that observe them, (n, M) of up to a thousand rows: one group
     unless more tell clearly different ones apart.
     """
+    # only tables with many holes come here
+    from sklearn.cluster import KMeans
+
     m = observed.shape[1]
     patterns = observed.T.astype(np.float32)
     sample = patterns[np.linspace(0, m - 1, min(m, _COLUMNS)).astype(np.intp)]
