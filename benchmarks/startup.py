@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from harness import Job, Protocol, Value, clocked
+from harness import Job, Protocol, Value, timed
 from sklearn.datasets import load_iris
 
 import bochner as bo
@@ -48,7 +48,7 @@ def alone(seed: int) -> float:
     X = load_iris().data
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return clocked(lambda: bo.NGMVLVM(random_state=seed).fit(X))[1]
+        return timed(lambda: bo.NGMVLVM(random_state=seed).fit(X))[1]
 
 
 def command(seed: int) -> dict[str, Value]:
