@@ -514,6 +514,24 @@ def test_views_that_no_row_ties_are_named_when_they_are_stacked(table):
 
 
 @needs_anndata
+def test_what_scanpy_leaves_beside_the_cells_does_not_stop_a_reader(table, tmp_path):
+    adata = annotated(table)
+    names = np.array([("g1", "g2")], dtype=[("a", "O"), ("b", "O")])
+    adata.uns = {
+        "log1p": {"base": None},
+        "rank_genes_groups": {"params": {"groupby": "kind", "use_raw": True}, "names": names},
+        "kind_colors": np.array(["#1f77b4"], dtype=object),
+        "neighbors": {"params": {"method": "umap", "n_neighbors": 15}},
+    }
+    adata.obs["kind"] = pd.Categorical(["one", None] * 15)
+    adata.obs["tested"] = pd.array([True, None] * 15, dtype="boolean")
+    adata.obsp["distances"] = sp.csr_matrix((len(table), len(table)))
+    adata.varm["PCs"] = np.zeros((adata.n_vars, 0))
+    adata.write_h5ad(tmp_path / "a.h5ad")
+    np.testing.assert_array_equal(read(tmp_path / "a.h5ad").X, table.to_numpy())
+
+
+@needs_anndata
 def test_files_that_are_not_what_they_are_called(unpaired, table, tmp_path):
     annotated(table).write_h5ad(tmp_path / "a.h5ad")
     result = read(tmp_path / "a.h5ad")

@@ -233,7 +233,8 @@ def _check_expanded(path: Path, memory: Memory) -> None:
     sizes = []
 
     def add(_: str, node: Any) -> None:
-        if isinstance(node, h5py.Dataset):
+        # no size: a None of `uns`, as scanpy's log1p leaves one
+        if isinstance(node, h5py.Dataset) and node.size is not None:
             sizes.append(node.size * node.dtype.itemsize)
 
     with h5py.File(path, "r") as file:
