@@ -117,10 +117,11 @@ def uniform_p(ranks: Array) -> float:
     return float(chisquare(np.histogram(ranks, N_BINS, (0.0, 1.0))[0]).pvalue)
 
 
-def new_rows(model: Any, share: float, seed: int, n: int = N_NEW) -> tuple[Array, Array]:
+def new_rows(
+    model: Any, share: float, seed: int, n: int = N_NEW, key: str = "certainty"
+) -> tuple[Array, Array]:
     """Draw rows from a fitted model, with their latents; holes in eight patterns."""
-
-    source = random.generator(seed, "certainty")
+    source = random.generator(seed, key)
     dim = model.embedding_.shape[1]
     x = torch.randn(n, dim, generator=source, dtype=torch.float64)
     y = sample_at(model._fit.posterior, x, source)
@@ -217,7 +218,9 @@ def drawn_from_a_fit(
     them with which standard deviations.
     """
     model = unfitted(dim, kind, seed).fit(training_table(kind, dim, share, seed))
-    x, rows = new_rows(model, share, seed, N_INTERVAL_ROWS)
+    # latents that models share would make one chance event of several
+    key = f"certainty/{kind}/{dim}/{share}"
+    x, rows = new_rows(model, share, seed, N_INTERVAL_ROWS, key)
     return model, x, rows, *model.transform(rows, return_std=True)
 
 

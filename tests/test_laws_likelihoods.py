@@ -258,6 +258,48 @@ def test_predictive_products_of_others_are_the_bound():
     )
 
 
+def _outcomes(likelihood, y):
+    values = torch.tensor(y, dtype=torch.float64)
+    return likelihood, likelihood.encode(values) if isinstance(
+        likelihood, Categorical
+    ) else values
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y"),
+    [
+        _outcomes(Bernoulli(), [[0.0, 1.0], [1.0, 1.0], [0.0, 0.0]]),
+        _outcomes(Binomial([1, 5]), [[0.0, 3.0], [1.0, 5.0], [1.0, 0.0]]),
+        _outcomes(Categorical([[0.0, 1.0, 2.0]]), [[0.0], [1.0], [2.0]]),
+    ],
+    ids=["bernoulli", "binomial", "categorical"],
+)
+def test_predictive_products_of_few_values_are_log_densities_up_to_a_constant(likelihood, y):
+    """The bound is up to 5 nats an entry below, more where psi is less certain: posteriors of
+    latents were too far from there.
+    """
+    source = torch.Generator().manual_seed(0)
+    mean = 2.0 * torch.randn(60, 2, generator=source, dtype=torch.float64)
+    mean[0] = torch.tensor([-2000.0, 2000.0])
+    variance = torch.logspace(-6.0, 1.0, 60, dtype=torch.float64)[:, None].expand(60, 2)
+    observed = (~y.isnan()).double()
+    filled = torch.nan_to_num(y)
+    products = likelihood.predictive_products(filled, mean, variance)
+    scores = sum((observed * of_row) @ of_place.T for of_row, of_place in products)
+    assert bool(scores.isfinite().all())
+    for i in range(len(y)):
+        exact = likelihood.log_predictive(filled[i].expand(60, 2), mean, variance)
+        away = scores[i] - (observed[i] * exact).sum(1)
+        torch.testing.assert_close(away[1:], away[1:2].expand_as(away[1:]), rtol=0, atol=0.01)
+
+
+def test_many_trials_keep_the_bound():
+    many = Binomial(1000)
+    y, mean = torch.tensor([[500.0]]).double(), PSI[:, None]
+    products = many.predictive_products(y, mean, torch.ones_like(mean))
+    assert len(products) == 2
+
+
 def test_dispersion_follows_the_exact_expectation():
     likelihood = NegativeBinomial([0.5, 4.0])
     y, mean = (

@@ -193,6 +193,26 @@ def test_levels_between_those_that_were_measured_are_interpolated():
     assert kept.share(0.995) == pytest.approx(0.5 * (0.99**2 + 1.0))
 
 
+def test_quantiles_of_exact_posteriors_are_not_corrected():
+    """What some hundred drawn rows say of them is chance: levels were off by a fiftieth."""
+    view, candidates = count_view(NegativeBinomial(1.0), 4, 0.5, 2.0, key="std skewed")
+    _, y = drawn_rows(view, 1, 40)
+    placement = place([view], candidates, [y])
+    limits = [
+        latent_interval([view], candidates, placement, [y], [None], 0.8, share)
+        for share in (0.8, 0.7)
+    ]
+    same = (limits[0][0] == limits[1][0])[:, 0]
+    assert float(same.double().mean()) > 0.8
+    # narrow ones are mixtures of modes
+    view, candidates = gaussian_view(1, s2=1e-4, key="std narrow")
+    _, y = drawn_rows(view, 1, 40)
+    placement = place([view], candidates, [y])
+    low, high = latent_interval([view], candidates, placement, [y], [None], 0.8, 0.8)
+    less, more = latent_interval([view], candidates, placement, [y], [None], 0.8, 0.7)
+    assert float((more - less < high - low).double().mean()) > 0.9
+
+
 def test_excess_widens_where_the_data_decide():
     view, candidates = gaussian_view(2, key="std")
     _, y = drawn_rows(view, 2, 50)

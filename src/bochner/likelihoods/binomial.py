@@ -13,11 +13,13 @@ from bochner.errors import InputError, message
 from bochner.kernels.base import as_tensor
 from bochner.likelihoods import polya_gamma
 from bochner.likelihoods.counts import log_factorial
-from bochner.likelihoods.densities import LogisticDensity, softplus
+from bochner.likelihoods.densities import LogisticDensity, products_of_successes, softplus
 from bochner.likelihoods.likelihood import Curvatures, Slopes
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 
 BoundName = Literal["polya-gamma", "bohning"]
+# Where every number of successes is looked at by itself.
+_FEW_TRIALS = 12
 
 
 class _Trials(NonConjugateLikelihood):
@@ -159,6 +161,14 @@ class _Trials(NonConjugateLikelihood):
         b = self._b(y).expand(y.shape)
         c = (mean.square() + variance).sqrt()
         return (y - 0.5 * b, mean), (b, -polya_gamma.log_2cosh_half(c))
+
+    def predictive_products(
+        self, y: Tensor, mean: Tensor, variance: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Return those of every number of successes where trials are few."""
+        if int(self.n_trials.max()) > _FEW_TRIALS:
+            return super().predictive_products(y, mean, variance)
+        return products_of_successes(y, mean, variance, self._b(mean))
 
 
 class Binomial(_Trials):

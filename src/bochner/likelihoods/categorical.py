@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bochner.errors import InputError, message
 from bochner.likelihoods import polya_gamma
-from bochner.likelihoods.densities import LogisticDensity
+from bochner.likelihoods.densities import LogisticDensity, products_of_successes
 from bochner.likelihoods.likelihood import Curvatures, Slopes
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.quadrature import normal_mean
@@ -221,3 +221,9 @@ class Categorical(NonConjugateLikelihood):
         """Return (a - b/2, psi) and (b, -log 2 cosh(c/2)), b = 1."""
         c = (mean.square() + variance).sqrt()
         return (y - 0.5, mean), (torch.ones_like(y), -polya_gamma.log_2cosh_half(c))
+
+    def predictive_products(
+        self, y: Tensor, mean: Tensor, variance: Tensor
+    ) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Return those of both outcomes of every stick."""
+        return products_of_successes(y, mean, variance, mean.new_ones(()))

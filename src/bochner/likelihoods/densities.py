@@ -8,13 +8,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bochner.quadrature import LogDensity
+from bochner.quadrature import LogDensity, normal_nodes
 
 # Exponents of rates beyond this count as if they were this: their squares are finite.
 _MOST = 300.0
 # torch takes log(1 + e^z) as z beyond this: no digit is lost from here on, where torch's default of
 # 20 loses 2e-9, which counts of a million multiply.
 _LINEAR = 40.0
+# Nodes of quadratures of probabilities, and where psi has a variance beyond this; what is below
+# that is not theirs.
+_NODES, _WIDE_NODES, _WIDE = 12, 48, 1.0
+_SMALL = 1e-200
 
 
 def softplus(z: Tensor) -> Tensor:
@@ -138,3 +142,44 @@ class LogisticDensity(LogDensity):
         """Return some entries."""
         parts = (self.y, self.b, self.shift, self.constant)
         return LogisticDensity(*(part.flatten()[index] for part in parts))
+
+
+def products_of_successes(
+    y: Tensor, mean: Tensor, variance: Tensor, b: Tensor
+) -> tuple[tuple[Tensor, Tensor], ...]:
+    """Return pairs (1 where y is v, log E e^(v psi) (1 + e^psi)^-b) for v = 0, ..., max b: their
+    sum of products is the log predictive density of y successes in b trials, but for the constant.
+
+    Parameters
+    ----------
+    y : Tensor of shape (n, m)
+        0 to b.
+    mean, variance : Tensor of shape (c, m)
+        Of psi.
+    b : Tensor of shape (m,) or ()
+        Whole numbers.
+    """
+    wide = variance > _WIDE
+    log_p = _log_successes(mean, variance, b, _NODES)
+    if bool(wide.any()):
+        of_wide = (mean[wide], variance[wide], b.expand_as(mean)[wide])
+        for one, other in zip(log_p, _log_successes(*of_wide, _WIDE_NODES), strict=False):
+            one[wide] = other
+    return tuple(((y == v).to(mean.dtype), one) for v, one in enumerate(log_p))
+
+
+def _log_successes(mean: Tensor, variance: Tensor, b: Tensor, n_nodes: int) -> list[Tensor]:
+    """Return them for every v, elementwise; of more than b there is no sense, but a number."""
+    std = variance.sqrt()
+    totals = [torch.zeros_like(mean) for _ in range(int(b.max()) + 1)]
+    for node, weight in zip(*(part.tolist() for part in normal_nodes(n_nodes)), strict=True):
+        psi = mean + node * std
+        less = b * softplus(psi)
+        for v, total in enumerate(totals):
+            total.add_((v * psi - less).clamp(max=0.0).exp_(), alpha=weight)
+    # so far out log p is nearly linear in psi
+    far = b * softplus(mean)
+    return [
+        torch.where(total > _SMALL, total.log(), v * mean - far)
+        for v, total in enumerate(totals)
+    ]

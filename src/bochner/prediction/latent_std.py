@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.data.covariates import columns_beside, with_covariates
+from bochner.latent_inference.grid import OnGrid
 from bochner.latent_inference.infer import Offsets, place
 from bochner.latent_inference.modes import Placement
 from bochner.prediction.decoding import sample_at
@@ -87,7 +88,7 @@ def latent_interval(
     level : float
         Of the prior's intervals, where nothing is observed.
     share : float
-        Of the mixture of modes that holds so much of the posterior; of `Check`.
+        Of a mixture of modes that holds so much of the posterior; of `Check`.
 
     Returns
     -------
@@ -98,7 +99,9 @@ def latent_interval(
     low = -high
     told = _told(views, rows, high.shape[1])
     for chosen, modes in posteriors(views, candidates, placement, rows, offsets):
-        limits = [modes.quantile(0.5 + side * 0.5 * share) for side in (-1.0, 1.0)]
+        # a grid's are exact: what a check says of them is chance
+        held = level if isinstance(modes, OnGrid) else share
+        limits = [modes.quantile(0.5 + side * 0.5 * held) for side in (-1.0, 1.0)]
         low[chosen] = torch.where(told[chosen], limits[0], low[chosen])
         high[chosen] = torch.where(told[chosen], limits[1], high[chosen])
     return low, high
@@ -142,7 +145,8 @@ class Check:
     excess : float
         e, more than -1, with which variances v become v (1 + e (1 - v)).
     shares : tuple of float
-        Of the mixture of modes, in its centre, that hold 0.01, 0.02, ..., 0.99 of the latents.
+        Of mixtures of modes, in their centres, that hold 0.01, 0.02, ..., 0.99 of the latents;
+        these levels themselves where hardly a row has one.
     """
 
     excess: float
@@ -198,13 +202,16 @@ def check(
     placement = place(views, candidates, rows, polish=False, covariates=beside)
     std = torch.ones_like(x)
     central = (2.0 * torch.special.ndtr(x) - 1.0).abs()
+    exact = torch.zeros(2 * half, dtype=torch.bool)
     for chosen, modes in posteriors(views, candidates, placement, rows, nowhere):
         std[chosen] = modes.normal_std_about(placement.mean[chosen])
         central[chosen] = (2.0 * modes.distribution(x[chosen]) - 1.0).abs()
+        exact[chosen] = isinstance(modes, OnGrid)
     told = _told(views, rows, dim)
     std = torch.where(told, std, 1.0)
     levels = torch.tensor(LEVELS, dtype=torch.float64)
-    held = central[told] if bool(told.any()) else levels
+    unsure = told & ~exact[:, None]
+    held = central[unsure] if int(unsure.sum()) >= _LEAST else levels
     return Check(_solved(x - placement.mean, std), tuple(held.quantile(levels).tolist()))
 
 
