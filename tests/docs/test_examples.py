@@ -115,7 +115,8 @@ def test_own_likelihood():
 def test_mixed_table():
     names = run("plot_mixed_table")
     assert names["completed"].dtypes.equals(names["shown"].dtypes)
-    assert names["restored"].shape == names["by_regressions"].shape
+    assert all(not table.isna().any(axis=None) for table in names["tables"].values())
+    assert len(names["tables"]) == 4
 
 
 def test_new_samples():
