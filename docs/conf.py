@@ -48,6 +48,8 @@ autosummary_generate = True
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 default_role = "py:obj"
+# "fit()" beside the page of a class, which says of what
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 
 html_theme = "pydata_sphinx_theme"
@@ -124,12 +126,18 @@ def escape_types(app, what, name, thing, options, lines):
             lines[i] = head + colon + re.sub(r"(?<=\w)_(?!\w)", r"\\_", kind)
 
 
+def link_pages(app, what, name, thing, options, lines):
+    """Write "docs/math.md", where a reader of the source looks, as a link to the page."""
+    lines[:] = [re.sub(r"docs/(\w+)\.md", r":doc:`/\1`", line) for line in lines]
+
+
 def setup(app):
     """Hook in: what is left out, what is escaped, and the check that pages open without a
     network.
     """
     app.connect("autodoc-skip-member", of_others)
     app.connect("autodoc-process-docstring", escape_types, priority=100)  # before numpydoc
+    app.connect("autodoc-process-docstring", link_pages)
     accessible.connect(app)
     formulas.connect(app)
     offline.connect(app)

@@ -13,11 +13,16 @@ from bochner.kernels.base import Kernel, as_tensor, check_components, positive
 
 
 class BivariateSpectralMixture(Kernel):
-    """The non-stationary kernel of the generalised Bochner theorem with a mixture of bivariate
+    r"""The non-stationary kernel of the generalised Bochner theorem with a mixture of bivariate
     Gaussians; exact only.
 
-    k = 1/4 sum_q alpha_q exp(-(x'S x - 2 rho_q x'S y + y'S y) / 2) Psi_q(x)' Psi_q(y), S =
-    diag(sigma_q^2), with Psi_q(x) = [cos(mu1 x) + cos(mu2 x); sin(mu1 x) + sin(mu2 x)].
+    .. math::
+
+        k(x, y) = \tfrac14 \sum_q \alpha_q \exp\left(-\tfrac12 (x^\top S_q x
+        - 2 \rho_q x^\top S_q y + y^\top S_q y)\right) \Psi_q(x)^\top \Psi_q(y)
+
+    with :math:`S_q = \mathrm{diag}(\sigma_q^2)` and :math:`\Psi_q(x) = [\cos \mu_{q1}^\top x +
+    \cos \mu_{q2}^\top x;\ \sin \mu_{q1}^\top x + \sin \mu_{q2}^\top x]`.
 
     Parameters
     ----------

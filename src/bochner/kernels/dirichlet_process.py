@@ -27,8 +27,14 @@ _LOG_ZERO = -745.0
 
 
 class DirichletProcessMixture(SpectralKernel):
-    """k(x, x') = variance sum_k r_k exp(-1/2 sum_d sigma_kd^2 delta_d^2) cos<mu_k, delta>, r_k =
-    mean_l phi_lk.
+    r"""A stationary kernel whose spectral density is a Dirichlet process mixture of Gaussians.
+
+    .. math::
+
+        k(x, x') = v \sum_k r_k \exp\left(-\tfrac12 \sum_d \sigma_{kd}^2 \delta_d^2\right)
+        \cos \mu_k^\top \delta, \qquad \delta = x - x'
+
+    with the variance v and r_k the mean of phi_lk over the points l.
 
     Every spectral point l chooses its own component z_l, q(z_l) = Cat(phi_l), under a
     stick-breaking prior truncated at T components; the points of component k are N(mu_k, diag

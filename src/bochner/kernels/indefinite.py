@@ -52,8 +52,8 @@ class DotProduct(IndefiniteKernel):
 
 
 class Polynomial(DotProduct):
-    """k(x, y) = (1 + <x, y>)^degree on the unit sphere: positive definite, but its plane-wave
-    spectrum is signed.
+    r"""The polynomial kernel on the unit sphere, :math:`(1 + x^\top y)^p` of degree p: positive
+    definite, but its plane-wave spectrum is signed.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class Polynomial(DotProduct):
 
 
 class DotProductSeries(DotProduct):
-    """k(x, y) = sum_n a_n <x, y>^n on the unit sphere.
+    r"""A power series of the inner product on the unit sphere, :math:`\sum_n a_n (x^\top y)^n`.
 
     Parameters
     ----------
@@ -129,7 +129,8 @@ class DotProductSeries(DotProduct):
 
 
 class Hellinger(DotProduct):
-    """k(x, y) = sqrt(<x, y>) on the unit sphere; no product may be negative.
+    r"""The root of the inner product on the unit sphere, :math:`\sqrt{x^\top y}`; no product may be
+    negative.
 
     Raises
     ------
@@ -157,7 +158,8 @@ class Hellinger(DotProduct):
 
 
 class Tanh(DotProduct):
-    """k(x, y) = tanh(offset + scale <x, y>) on the unit sphere, indefinite.
+    r"""The hyperbolic tangent kernel on the unit sphere, :math:`\tanh(b + s\, x^\top y)` with
+    offset b and scale s: indefinite.
 
     Parameters
     ----------
@@ -195,7 +197,7 @@ class Tanh(DotProduct):
 
 
 class GeodesicGaussian(DotProduct):
-    """k(x, y) = exp(-gamma arccos(<x, y>)^2): the Gaussian of the distance along the sphere,
+    r"""The Gaussian of the distance along the sphere, :math:`\exp(-\gamma \arccos^2(x^\top y))`:
     indefinite.
 
     Parameters
@@ -226,7 +228,8 @@ class GeodesicGaussian(DotProduct):
 
 
 class TL1(IndefiniteKernel):
-    """k(x, y) = max(tau - ||x - y||_1, 0) on the unit cube, indefinite where it is cut.
+    r"""The truncated distance in the unit cube, :math:`\max(\tau - \|x - y\|_1, 0)`: indefinite
+    where it is cut.
 
     Parameters
     ----------

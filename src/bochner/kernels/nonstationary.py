@@ -17,10 +17,14 @@ from bochner.kernels.stationary import log_scale
 
 
 class Gibbs(Kernel):
-    """An RBF kernel whose lengthscale varies with the point; exact only.
+    r"""An RBF kernel whose lengthscale varies with the point; exact only.
 
-    l(x) = lengthscale exp(-decay norm(x)), and
-    k(x, x') = variance (2 l l' / (l^2 + l'^2))^(D/2) exp(-norm(x - x')^2 / (l^2 + l'^2)).
+    .. math::
+
+        k(x, x') = v \left(\frac{2 l l'}{l^2 + l'^2}\right)^{D/2}
+        \exp\left(-\frac{\|x - x'\|^2}{l^2 + l'^2}\right)
+
+    with the variance v, l of x the lengthscale times exp(-decay norm(x)), and l' that of x'.
 
     Parameters
     ----------

@@ -22,8 +22,14 @@ _SHARES = (0.7, 0.2, 0.1)
 
 
 class Periodic(SpectralKernel):
-    """k(x, x') = variance exp(-2 sum_d (sin(pi delta_d / period_d) / lengthscale_d)^2), delta = x -
-    x'.
+    r"""The periodic kernel, in every dimension with a period of its own.
+
+    .. math::
+
+        k(x, x') = v \exp\left(-2 \sum_d \frac{\sin^2(\pi \delta_d / p_d)}{l_d^2}\right),
+        \qquad \delta = x - x'
+
+    with the variance v, periods p_d and lengthscales l_d.
 
     Parameters
     ----------

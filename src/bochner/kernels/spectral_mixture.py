@@ -67,8 +67,12 @@ def _start(
 
 
 class SpectralMixture(SpectralKernel):
-    """k(x, x') = sum_q alpha_q exp(-1/2 sum_d sigma_qd^2 delta_d^2) cos<mu_q, delta>, delta = x -
-    x'.
+    r"""The stationary kernel whose spectral density is a mixture of Gaussians.
+
+    .. math::
+
+        k(x, x') = \sum_q \alpha_q \exp\left(-\tfrac12 \sum_d \sigma_{qd}^2 \delta_d^2\right)
+        \cos \mu_q^\top \delta, \qquad \delta = x - x'
 
     Parameters
     ----------
@@ -157,11 +161,18 @@ class SpectralMixture(SpectralKernel):
 
 
 class NextGenSpectralMixture(SpectralKernel):
-    """The non-stationary kernel of pairs of correlated Gaussian frequencies (NG-SM).
+    r"""The non-stationary kernel of pairs of correlated Gaussian frequencies (NG-SM).
 
-    k = 1/4 sum_q alpha_q [T(x,x') + T(x',x) + e^{-d'S1 d/2} cos(mu1.d) + e^{-d'S2 d/2} cos(mu2.d)]
-    with T(a,b) = exp(-(a'S1 a - 2 a'Sc b + b'S2 b)/2) cos(mu1.a - mu2.b), Sc = rho diag(sigma1
-    sigma2).
+    .. math::
+
+        k(x, x') = \tfrac14 \sum_q \alpha_q \left[T(x, x') + T(x', x)
+        + e^{-\delta^\top S_1 \delta / 2} \cos \mu_1^\top \delta
+        + e^{-\delta^\top S_2 \delta / 2} \cos \mu_2^\top \delta\right]
+
+    with :math:`T(a, b) = \exp(-(a^\top S_1 a - 2 a^\top S_c b + b^\top S_2 b) / 2)
+    \cos(\mu_1^\top a - \mu_2^\top b)`, :math:`\delta = x - x'`, :math:`S_i =
+    \mathrm{diag}(\sigma_i^2)` and :math:`S_c = \rho\, \mathrm{diag}(\sigma_1 \sigma_2)`, all of
+    the component q.
 
     Parameters
     ----------

@@ -48,7 +48,13 @@ def differences(x: Tensor, y: Tensor | None, log_lengthscale: Tensor) -> Tensor:
 
 
 class RBF(SpectralKernel):
-    """k(x, x') = variance exp(-1/2 sum_d (delta_d / lengthscale_d)^2), delta = x - x'.
+    r"""The radial basis function, or squared exponential.
+
+    .. math::
+
+        k(x, x') = v \exp\left(-\tfrac12 \sum_d \delta_d^2 / l_d^2\right), \qquad \delta = x - x'
+
+    with the variance v and lengthscales l_d.
 
     Parameters
     ----------
@@ -105,10 +111,14 @@ class RBF(SpectralKernel):
 
 
 class Matern(SpectralKernel):
-    """The Matern kernel of order 1/2, 3/2 or 5/2 in the scaled distance r^2 = sum_d (delta_d /
-    lengthscale_d)^2.
+    r"""The Matern kernel of order 1/2, 3/2 or 5/2.
 
-    k = variance p(s) exp(-s), s = sqrt(2 nu) r, with p = 1, 1 + s, 1 + s + s^2 / 3.
+    .. math::
+
+        k(x, x') = v\, p(s)\, e^{-s}, \qquad s^2 = 2 \nu \sum_d \delta_d^2 / l_d^2, \qquad
+        \delta = x - x'
+
+    with the variance v, lengthscales l_d, and p(s) = 1, 1 + s or 1 + s + s^2 / 3.
 
     Parameters
     ----------
