@@ -18,6 +18,7 @@ from bochner.prediction.latent_std import (
     widened,
 )
 from bochner.prediction.row_batch import log_likelihood
+from bochner.prediction.row_posterior import predictive_placement
 from helpers.posteriors import count_view, drawn_rows, gaussian_view, half_seen_view
 
 
@@ -163,6 +164,33 @@ def test_a_grid_resolves_what_is_wide_and_inside():
         torch.testing.assert_close(posterior.quantile(share), expected, rtol=0, atol=2e-3)
         back = posterior.distribution(posterior.quantile(share))
         torch.testing.assert_close(back, nothing + share)
+
+
+def test_the_first_place_of_a_posterior_on_a_grid_is_its_middle():
+    """Categories are completed from it: from the lowest quantile, every other was wrong."""
+    points = grid_points()[:, 0]
+    shares = (-0.5 * ((points - 1.0) / 0.4).square()).softmax(0)[None]
+    places, covariances, weights = OnGrid.of(shares).places()
+    assert abs(float(places[0, 0, 0]) - 1.0) < 0.05
+    assert float(places.std()) > 0.3
+    variance = (weights * (places[..., 0] - 1.0).square()).sum() + covariances[0, 0, 0, 0]
+    assert float(variance) == pytest.approx(0.16, rel=0.02)
+
+
+def test_counts_are_completed_from_places_as_uncertain_as_they_are():
+    """The bound's modes take weights for known better than they are."""
+    view, candidates = count_view(Poisson(), 10, 1.0, 1.0, key="std counts")
+    x, y = drawn_rows(view, 1, 400)
+    bound = place([view], candidates, [y])
+    off = []
+    for placed in (bound, predictive_placement([view], candidates, bound, [y], [None])):
+        weights = placed.weights[..., None]
+        centre = (weights * placed.modes).sum(1)
+        spread = torch.diagonal(placed.covariances, dim1=-2, dim2=-1)
+        variance = (weights * (spread + (placed.modes - centre[:, None]).square())).sum(1)
+        off.append(float(((x - centre).square() / variance).mean().sqrt()))
+    assert 0.85 < off[1] < 1.15
+    assert off[0] > off[1]
 
 
 def test_intervals_of_two_far_modes_leave_out_what_lies_between():

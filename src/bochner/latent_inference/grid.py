@@ -58,11 +58,13 @@ class OnGrid:
         return cls(below, mean, variance)
 
     def places(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return places of equal shares and covariances that the posterior is like: quantiles, with
-        what these lack of its variance.
+        """Return places of equal shares and covariances that the posterior is like: quantiles, the
+        middle first, with what these lack of its variance.
         """
-        levels = ((torch.arange(_PLACES) + 0.5) / _PLACES).tolist()
-        places = torch.stack([self.quantile(level) for level in levels], dim=1)
+        levels = (torch.arange(_PLACES) + 0.5) / _PLACES
+        # what has no average is taken from the first
+        levels = levels[(levels - 0.5).abs().argsort(stable=True)]
+        places = torch.stack([self.quantile(level) for level in levels.tolist()], dim=1)
         # not by `var`, which warns where there are no rows
         away = places[..., 0] - places[..., 0].mean(1, keepdim=True)
         lacking = (self.variance - away.square().mean(1)).clamp(min=0.0)

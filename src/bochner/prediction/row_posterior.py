@@ -37,6 +37,7 @@ from bochner.latent_inference.row_bound_nonconjugate import (
     QuadraticEntries,
     ScoringTerm,
 )
+from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import (
@@ -133,9 +134,8 @@ def predictive_placement(
     encoded: bool = False,
 ) -> Placement:
     """Return where rows lie with the modes of their predictive densities in place of those of the
-    bound, which takes weights for known better than they are; as it is in many dimensions, and of
-    views that are not conjugate: categories were completed worse so (three classes of 80 rows: 77
-    per cent right for 92).
+    bound, which takes weights for known better than they are; as it is in many dimensions, and
+    where views hold categories: those are completed from the best place alone, and as often right.
 
     Parameters
     ----------
@@ -143,7 +143,8 @@ def predictive_placement(
         As in `posteriors`.
     """
     n, _, dim = placement.modes.shape
-    if dim > MANY_DIMENSIONS or not all_conjugate(views):
+    categories = any(isinstance(view.likelihood, Categorical) for view in views)
+    if dim > MANY_DIMENSIONS or categories:
         return placement
     found = [
         (chosen, *posterior.places())
