@@ -22,8 +22,8 @@ from bochner.features.fourier import fourier_features
 from bochner.kernels.base import Frequencies
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.indefinite import NAMED, TL1, resolve
-from bochner.krein.frequencies import fit_gradient
-from bochner.krein.radial import search_start, spectral
+from bochner.krein.growth import fit_grown
+from bochner.krein.radial import spectral
 from bochner.krein.signed_frequencies import SignedFrequencies
 from bochner.krein.sketch import Sketch
 from bochner.krein.taylor import fit_taylor
@@ -76,8 +76,9 @@ class KreinFeatures(FeatureMap):
         quadrature, for kernels of the distance on the sphere and for TL1. "taylor": the published
         updates, to reproduce them; they pull frequencies the wrong way.
     max_iter : int, default=100
-        Most iterations of the gradient inference, which stops where rows held out from it no longer
-        gain; most sweeps of the Taylor inference.
+        Most iterations of a search by gradient, which stops where rows held out from it no longer
+        gain; most sweeps of the Taylor inference. Sketches of fewer than 500 rows have several
+        searches: fits of few frequencies grow into fits of many.
     random_state : int, RandomState instance or None, default=None
         An int gives the same features every time.
     device : str, default="auto"
@@ -280,8 +281,7 @@ class KreinFeatures(FeatureMap):
                 sketch, n_frequencies, self.n_mixtures, self.max_iter, source
             )
             return posterior
-        start = search_start(sketch, n_frequencies, source)
-        fit = fit_gradient(sketch, start, self.n_mixtures, self.max_iter, source)
+        fit = fit_grown(sketch, n_frequencies, self.n_mixtures, self.max_iter, source)
         self.history_ = fit.history
         self.n_iter_ = fit.n_iter
         return fit.frequencies
