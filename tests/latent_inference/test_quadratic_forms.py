@@ -14,26 +14,34 @@ from bochner.latent_inference.row_bound import (
 )
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.random import generator
-from bochner.weight_posterior.conditioning import SharedDraw
+from bochner.weight_posterior.conditioning import SharedDraw, SpectralDraw
 from bochner.weight_posterior.posterior import ViewPosterior
 
 
-def _view(dim: int, n_points: int = 40, m: int = 60) -> ViewPosterior:
-    """Random weights of two groups of columns."""
+def _view(
+    dim: int, n_points: int = 40, m: int = 60, noise: str = "view", n_groups: int = 2
+) -> ViewPosterior:
+    """Random weights of a few groups of columns, with one noise variance or one each."""
     source = generator(1, "quadratic", dim)
     kernel = SpectralMixture().initial(1, dim, source)
     f = kernel.frequencies(kernel.noise(n_points, dim, source, "iid")).detach()
     k = f.n_features
-    halves = torch.randn(2, k, k, generator=source, dtype=torch.float64)
-    draw = SharedDraw(
-        f, torch.randn(k, m, generator=source, dtype=torch.float64), halves @ halves.mT
-    )
-    return ViewPosterior.of("a", (draw,), (torch.arange(m) % 3 == 0).long(), Gaussian(0.3))
+    halves = torch.randn(n_groups, k, k, generator=source, dtype=torch.float64)
+    mean = torch.randn(k, m, generator=source, dtype=torch.float64)
+    group_of = torch.arange(m) % n_groups
+    if noise == "view":
+        draw = SharedDraw(f, mean, halves @ halves.mT)
+        return ViewPosterior.of("a", (draw,), group_of, Gaussian(0.3))
+    scales = torch.rand(m, k, generator=source, dtype=torch.float64)
+    draw = SpectralDraw(f, mean, torch.linalg.qr(halves).Q, scales)
+    return ViewPosterior.of("a", (draw,), group_of, Gaussian(0.1 + scales[:, 0]))
 
 
+@pytest.mark.parametrize("noise", ["view", "column"])
 @pytest.mark.parametrize("dim", [1, 2, 3])
-def test_factors_multiply_as_the_matrices_that_they_make(dim):
-    view, s2 = _view(dim), torch.tensor(0.3, dtype=torch.float64)
+def test_factors_multiply_as_the_matrices_that_they_make(dim, noise):
+    view = _view(dim, noise=noise)
+    s2 = torch.as_tensor(view.noise_variance, dtype=torch.float64)
     observed = (
         torch.rand(5, 60, generator=generator(2, "seen"))
         < torch.tensor([0.1, 0.4, 0.6, 0.9, 1.0])[:, None]
@@ -58,3 +66,22 @@ def test_matrices_are_formed_where_points_have_many_slopes():
     view = _view(2)
     assert view.stays_factored(2)
     assert not view.stays_factored(20)
+
+
+@pytest.mark.parametrize("n_rows", [3, 90])
+@pytest.mark.parametrize("n_groups", [1, 2, 60])
+def test_matrices_of_rows_are_the_sums_of_those_of_their_columns(n_rows, n_groups):
+    view = _view(2, noise="column", n_groups=n_groups)
+    draw = view.draws[0]
+    seen = torch.rand(n_rows, 60, generator=generator(4, "seen"), dtype=torch.float64) < 0.8
+    vectors = draw.covariance[view.group_of]
+    of_columns = (vectors * draw.scales[:, None, :]) @ vectors.mT
+    expected = torch.einsum("nm,mkl->nkl", seen.double(), of_columns)
+    torch.testing.assert_close(draw.summed(seen.double(), view.group_of), expected)
+
+
+def test_few_products_are_made_where_groups_are_few():
+    assert _view(2, n_groups=4, m=8).stays_factored(2)
+    assert not _view(2, n_groups=5, m=8).stays_factored(2)
+    assert _view(2, noise="column", n_groups=2).stays_factored(2)
+    assert not _view(2, noise="column", n_groups=3).stays_factored(2)

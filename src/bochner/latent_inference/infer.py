@@ -41,6 +41,8 @@ _IN_CELLS, _SCORED = 4096, 1024
 # smaller chunks; less small ones where the forms stay factored.
 _SINGLE_CHUNK = 64
 _FACTORED_CHUNK = 256
+# So many rows that observe the same columns are worth a call of their own, with one form of all.
+_OWN_CALL = 8
 
 Offsets = Sequence[Tensor | None]
 
@@ -413,17 +415,19 @@ def _groups_of_rows(
     patterns, inverse, counts = torch.unique(
         observed, dim=0, return_inverse=True, return_counts=True
     )
+    factored = all(view.stays_factored(dim) for view in views)
+    # without matrices of their own rows need no call of their own either
+    enough = (_SINGLE_CHUNK if factored else _OWN_CALL) if patterns.shape[0] > 1 else 1
     single: list[Tensor] = []
     for p in range(patterns.shape[0]):
         if not bool(patterns[p].any()):
             continue
         index = (inverse == p).nonzero()[:, 0]
-        if int(counts[p]) < _SINGLE_CHUNK and patterns.shape[0] > _SINGLE_CHUNK:
+        if int(counts[p]) < enough:
             single.append(index)
         else:
             yield from ((chunk, True) for chunk in torch.split(index, most))
     if single:
-        factored = all(view.stays_factored(dim) for view in views)
         size = _FACTORED_CHUNK if factored else _SINGLE_CHUNK
         yield from (
             (chunk, False)

@@ -154,6 +154,9 @@ def climb(
 _RIDGE_STEPS = 2000
 # A step shorter than this ends a climb in single precision, as SETTLED does in double.
 _ROUGH = 1e-3
+# So few climbs cost the same in double precision, since calls decide; between two basins single
+# precision may let the rounding of the batch choose.
+_FEW = 64
 # Nats behind a row's best mode from which a mode is not walked to its end: it would weigh 1e-11.
 _WEIGHTLESS = 25.0
 # Squared distance, in posterior standard deviations, below which two climbs in single precision
@@ -213,8 +216,8 @@ def _rough(target: Target | CellTarget, starts: Tensor, rows: Tensor) -> _Modes:
     left = target.too_steep()[rows]
     index = (~left).nonzero()[:, 0]
     if index.numel():
-        begin = x[index].float()
-        found = climb(target.to(torch.float32), begin, rows[index], tolerance=_ROUGH)
+        begin = x[index] if len(x) <= _FEW else x[index].float()
+        found = climb(target.to(begin.dtype), begin, rows[index], tolerance=_ROUGH)
         x[index], value[index], hessian[index] = (part.double() for part in found)
     # beyond the range of single precision, or its digits; along a ridge steps are short long
     # before its top

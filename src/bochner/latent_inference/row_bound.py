@@ -106,35 +106,40 @@ class PerRow:
 
 @dataclass(frozen=True)
 class Factored:
-    """The matrix of every row as its factors: m diag(weights_n) m^T + sum_g counts_ng B_g^-1.
+    """The matrix of every row as its factors, m diag(weights_n) m^T + sum_g L_g diag(scales_ng)
+    R_g.
 
     Attributes
     ----------
     mean : Tensor of shape (K, M)
     weights : Tensor of shape (n, M)
         1 / sigma^2 where observed, else 0.
-    inverses : Tensor of shape (G, K, K)
-    counts : Tensor of shape (n, G)
-        Observed columns of every group.
+    left : Tensor of shape (G, K, K)
+    scales : Tensor of shape (n, G, 1) or (n, G, K)
+        Of the observed columns of every group.
+    right : Tensor of shape (G, K, K) or None
+        None is the identity.
     """
 
     mean: Tensor
     weights: Tensor
-    inverses: Tensor
-    counts: Tensor
+    left: Tensor
+    scales: Tensor
+    right: Tensor | None
 
     def push(self, j: Tensor, rows: Tensor) -> Tensor:
         """Return j Q of each point's row."""
         out = ((j @ self.mean) * self.weights[rows][:, None]) @ self.mean.T
-        for inverse, count in zip(self.inverses, self.counts.T, strict=True):
-            out += (j @ inverse) * count[rows][:, None, None]
+        for g, left in enumerate(self.left):
+            part = (j @ left) * self.scales[rows, g][:, None]
+            out += part if self.right is None else part @ self.right[g]
         return out
 
     def to(self, dtype: torch.dtype) -> Factored:
         """Return the same in another precision."""
-        return Factored(
-            *(t.to(dtype) for t in (self.mean, self.weights, self.inverses, self.counts))
-        )
+        right = None if self.right is None else self.right.to(dtype)
+        parts = (self.mean, self.weights, self.left, self.scales)
+        return Factored(*(part.to(dtype) for part in parts), right)
 
 
 def quadratic_of(
@@ -157,9 +162,8 @@ def quadratic_of(
     draw = view.draws[s]
     weights = (observed[:1] if shared else observed).to(draw.mean.dtype)
     if not shared and view.stays_factored(dim):
-        counts = weights.new_zeros(weights.shape[0], draw.covariance.shape[0])
-        counts.index_add_(1, view.group_of, weights)
-        return Factored(draw.mean, weights / s2, draw.covariance, counts)
+        left, scales, right = draw.factors(weights, view.group_of)
+        return Factored(draw.mean, weights / s2, left, scales, right)
     outer = (
         (draw.mean[None] * (weights / s2)[:, None, :]) @ draw.mean.T
         if shared

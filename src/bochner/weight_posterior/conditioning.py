@@ -15,12 +15,11 @@ from torch import Tensor
 
 from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
-from bochner.linalg import Cholesky, cholesky, laid_out, plus_diagonal
-from bochner.memory import chunks
+from bochner.linalg import laid_out
 from bochner.models.lvm import NoSites, View
 from bochner.models.sites import DENSE, Sites
-from bochner.processes import ALONE, Processes
-from bochner.regression.evidence import CHUNK_ROWS, gram_diagonal
+from bochner.processes import Processes
+from bochner.regression.evidence import expected_statistics, gram_diagonal, precision
 from bochner.regression.noise import (
     Noise,
     NoisePerColumn,
@@ -28,7 +27,6 @@ from bochner.regression.noise import (
     Statistics,
     products_in,
     spectrum,
-    statistics,
 )
 from bochner.regression.observations import (
     Block,
@@ -49,6 +47,8 @@ from bochner.weight_posterior.site_conditioning import (
 # Features per point and slope from which on forming a row's matrix, once, costs more than the two
 # products with all columns' means, at every evaluation of a climb.
 _PRODUCTS = 16
+# So many products with matrices of groups cost less than reading a matrix of every row.
+_FEW_PRODUCTS = 4
 # Columns with noise of their own share a covariance in so many groups.
 _NOISE_GROUPS = 4
 
@@ -110,6 +110,14 @@ class Draw(ABC):
         """Return sum_m weights_nm B_m^-1, (n, M), (M,) -> (n, K, K)."""
 
     @abstractmethod
+    def factors(
+        self, weights: Tensor, group_of: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return L (G, K, K), c (n, G, 1) or (n, G, K), and R (G, K, K) or None, of which
+        sum_m weights_nm B_m^-1 = sum_g L_g diag(c_ng) R_g; None is the identity.
+        """
+
+    @abstractmethod
     def averaged(self, group_of: Tensor) -> tuple[Draw, Tensor]:
         """Return a draw with fewer covariances, if it can have them, and its groups."""
 
@@ -139,9 +147,15 @@ class SharedDraw(Draw):
 
     def summed(self, weights: Tensor, group_of: Tensor) -> Tensor:
         """Return sum_m weights_nm B_m^-1."""
+        return torch.einsum("ng,gkl->nkl", self._counts(weights, group_of), self.covariance)
+
+    def factors(self, weights: Tensor, group_of: Tensor) -> tuple[Tensor, Tensor, None]:
+        """Return B^-1 of every group and how many columns of it each row observes."""
+        return self.covariance, self._counts(weights, group_of)[..., None], None
+
+    def _counts(self, weights: Tensor, group_of: Tensor) -> Tensor:
         groups = weights.new_zeros(weights.shape[0], self.covariance.shape[0])
-        groups.index_add_(1, group_of, weights)
-        return torch.einsum("ng,gkl->nkl", groups, self.covariance)
+        return groups.index_add_(1, group_of, weights)
 
     def averaged(self, group_of: Tensor) -> tuple[Draw, Tensor]:
         """Return the draw whose columns share the mean of their covariances."""
@@ -159,8 +173,9 @@ class SharedDraw(Draw):
 
     def stays_factored(self, dim: int) -> bool:
         """Return whether groups are few and features many."""
-        few_groups = self.covariance.shape[0] * self.mean.shape[0] <= 4 * self.mean.shape[1]
-        return few_groups and _PRODUCTS * (1 + dim) < self.mean.shape[0]
+        groups, n_features = self.covariance.shape[:2]
+        few = groups <= _FEW_PRODUCTS or groups * n_features <= 4 * self.mean.shape[1]
+        return few and _PRODUCTS * (1 + dim) < n_features
 
 
 @dataclass(frozen=True)
@@ -189,10 +204,21 @@ class SpectralDraw(Draw):
         total = weights.new_zeros(weights.shape[0], *self.covariance.shape[1:])
         for g, vectors in enumerate(self.covariance):
             members = group_of == g
-            total += (
-                vectors * (weights[:, members] @ self.scales[members])[:, None, :]
-            ) @ vectors.T
+            of_rows = weights[:, members]
+            if of_rows.shape[1] < of_rows.shape[0]:
+                # matrices of the columns, which are fewer
+                matrices = (vectors * self.scales[members][:, None, :]) @ vectors.T
+                total.flatten(1).addmm_(of_rows, matrices.flatten(1))
+            else:
+                scales = (of_rows @ self.scales[members])[:, None, :]
+                total += (vectors * scales) @ vectors.T
         return total
+
+    def factors(self, weights: Tensor, group_of: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the eigenvectors of every group and what its observed columns scale them by."""
+        groups = range(self.covariance.shape[0])
+        scales = [weights[:, group_of == g] @ self.scales[group_of == g] for g in groups]
+        return self.covariance, torch.stack(scales, dim=1), self.covariance.mT
 
     def averaged(self, group_of: Tensor) -> tuple[Draw, Tensor]:
         """Return the draw as it is."""
@@ -214,75 +240,10 @@ class SpectralDraw(Draw):
                 out.append((vectors * variances[part].mean(0)) @ vectors.T)
         return torch.stack(out), of_column
 
-    def stays_factored(self, dim: int) -> bool:  # noqa: ARG002 - whatever it is
-        """Return False: every column has a matrix of its own."""
-        return False
-
-
-def expected_statistics(
-    f: Frequencies,
-    block: CompleteBlock,
-    latents: list[Tensor],
-    products: torch.dtype | None = None,
-    processes: Processes = ALONE,
-) -> Statistics:
-    """Sum the statistics of a complete block over draws of X, chunk by chunk.
-
-    Parameters
-    ----------
-    f : Frequencies
-    block : CompleteBlock
-    latents : list of Tensor of shape (N, D)
-        At least one.
-    products : torch.dtype, optional
-        Precision of the products; None: the latents'.
-    processes : Processes
-        Among which the rows are divided: sums are those of all rows.
-    """
-    sums: Statistics | None = None
-    working = f.to(latents[0].dtype)
-    for x in latents:
-        at_rows = block.rows.take(x)
-        for rows in chunks(at_rows.shape[0], CHUNK_ROWS) if len(at_rows) else [slice(0, 0)]:
-            part = statistics(
-                evaluate(at_rows[rows], working).features,
-                block.Y[rows],
-                0.0,
-                products=products,
-            )
-            sums = part if sums is None else sums + part
-    if sums is None:
-        raise ValueError("no draws of the latents")
-    return sums.over(processes)
-
-
-def precision(
-    f: Frequencies,
-    block: CompleteBlock,
-    latents: list[Tensor],
-    stats: Statistics,
-    noise_variance: Tensor,
-    processes: Processes = ALONE,
-) -> Cholesky:
-    """Factor B = E[G] + sigma^2 I, (K, K), from products in float64 where those of the statistics
-    are too rough.
-
-    Parameters
-    ----------
-    f, block, latents
-        As in ``expected_statistics``, which made ``stats``.
-    stats : Statistics
-    noise_variance : Tensor, scalar
-    processes : Processes
-    """
-
-    def matrix(sums: Statistics) -> Tensor:
-        return plus_diagonal(sums.gram / len(latents), noise_variance)
-
-    def exact() -> Tensor:
-        return matrix(expected_statistics(f, block, latents, torch.float64, processes))
-
-    return cholesky(matrix(stats), exact)
+    def stays_factored(self, dim: int) -> bool:
+        """Return whether groups, of two products each, are few and features many."""
+        groups, n_features = self.covariance.shape[:2]
+        return 2 * groups <= _FEW_PRODUCTS and _PRODUCTS * (1 + dim) < n_features
 
 
 class Conditioning(Protocol):
