@@ -138,8 +138,8 @@ class Factored:
     def to(self, dtype: torch.dtype) -> Factored:
         """Return the same in another precision."""
         right = None if self.right is None else self.right.to(dtype)
-        parts = (self.mean, self.weights, self.left, self.scales)
-        return Factored(*(part.to(dtype) for part in parts), right)
+        mean, weights = self.mean.to(dtype), self.weights.to(dtype)
+        return Factored(mean, weights, self.left.to(dtype), self.scales.to(dtype), right)
 
 
 def quadratic_of(
