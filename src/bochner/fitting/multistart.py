@@ -5,7 +5,7 @@ every promising one is trained for a while, the one with the best bound goes on.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -20,7 +20,7 @@ from bochner.fitting.plan import SWEEPS, Plan, Start, StartResult, evaluate, mod
 from bochner.fitting.row_moves import RowMoves, movable
 from bochner.fitting.stacked import StackedRun, stackable
 from bochner.fitting.svd_compression import narrowed
-from bochner.fitting.warm_start import warm
+from bochner.fitting.warm_start import warm, warm_together, warms_together
 from bochner.initialization.embeddings import (
     N_NARROW,
     NARROW_STARTS,
@@ -280,15 +280,38 @@ class Race:
         trainer.run(until=trainer.state.step + length)
         return rival if self._bound(rival)[0] > self._bound(trainer)[0] else trainer
 
-    def _warm(
-        self, trainer: Trainer[LatentVariableModel], index: int
+    def _warmed(
+        self, raced: list[Candidate], first: int
+    ) -> Iterator[Trainer[LatentVariableModel]]:
+        """Yield trainers of the starts from the first one on that were trained on the surrogates,
+        if there are any: small models side by side, all of them, so that a resumed race is the same
+        to the last bit.
+        """
+        early = self.plan.early
+        plans = [replace(early, seed=early.seed + one.index) for one in raced]
+        surrogates = self.data.surrogates
+        together: list[Trainer[LatentVariableModel]] = []
+        if (
+            surrogates is not None
+            and first < len(raced)
+            and warms_together(early.spec, surrogates, self.data.n_rows, len(raced))
+        ):
+            together = [self.trainer(one.index, one.latents) for one in raced]
+            models = [trainer.module for trainer in together]
+            together = together if warm_together(models, surrogates, plans) else []
+        for i, (one, plan) in enumerate(zip(raced, plans, strict=True)):
+            if i < first:
+                continue
+            trainer = together[i] if together else self.trainer(one.index, one.latents)
+            if surrogates is not None and not together:
+                warm(trainer.module, surrogates, plan)
+            yield trainer if surrogates is None else self._settled(trainer, plan)
+
+    def _settled(
+        self, trainer: Trainer[LatentVariableModel], plan: Plan
     ) -> Trainer[LatentVariableModel]:
-        """Train on the surrogates, if there are any, and settle the sites there."""
-        if self.data.surrogates is None:
-            return trainer
-        plan = replace(self.plan, seed=self.plan.seed + index)
+        """Settle the sites where the surrogates put the latents."""
         model = trainer.module
-        warm(model, self.data.surrogates, plan)
         has_sites = model.has_sites
         for step in range(SETTLE_STEPS if has_sites else 0):
             with torch.no_grad():
@@ -314,10 +337,9 @@ class Race:
             best = max(float(result["elbo"]) for result in self.results)
             checkpoint.write(self.best(), self.progress())
         expect(length * (len(raced) - len(self.results)) if len(raced) > 1 else 0)
-        for candidate in raced[len(self.results) :]:
-            trainer = self._warm(
-                self.trainer(candidate.index, candidate.latents), candidate.index
-            )
+        first = len(self.results)
+        warmed = self._warmed(raced, first)
+        for candidate, trainer in zip(raced[first:], warmed, strict=True):
             if self._best is None:
                 self._best = trainer
             result = self._raced(candidate, trainer, length if len(raced) > 1 else 0)

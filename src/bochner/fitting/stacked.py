@@ -162,12 +162,12 @@ class StackedRun:
         self._values.append(values.detach())
         return values.sum()
 
-    def run(self, length: int, on_step: OnStep) -> bool:
-        """Train for so many steps, which settle, and bring the trainers there; return whether that
-        was possible.
+    def run(self, length: int, on_step: OnStep | None = None, settle: bool = True) -> bool:
+        """Train for so many steps, as ``Trainer.run`` does, and bring the trainers there; return
+        whether that was possible.
         """
         try:
-            state = self._trainer.run(until=length, on_step=on_step, settle=True)
+            state = self._trainer.run(until=length, on_step=on_step, settle=settle)
             return state.step == length
         except KeyboardInterrupt:
             # it may have struck in the middle of a step

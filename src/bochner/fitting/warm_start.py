@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -17,12 +18,13 @@ from torch import Tensor
 
 from bochner.dirichlet_process.sweeps import sweeps
 from bochner.fitting.plan import Plan
+from bochner.fitting.stacked import StackedRun, stackable
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.likelihood import Likelihood
-from bochner.models.lvm import LatentVariableModel, View
-from bochner.objectives.elbo import elbo
+from bochner.models.lvm import LatentVariableModel, ModelSpec, View
+from bochner.objectives.elbo import Draws, elbo
 from bochner.regression.observations import Data
-from bochner.training.trainer import RATES, Trainer
+from bochner.training.trainer import RATES, Options, Trainer
 
 STEPS = 100
 
@@ -50,17 +52,7 @@ def warm(model: LatentVariableModel, surrogates: Data, plan: Plan) -> None:
     plan : Plan
         Of the fit; at most ``STEPS`` of its steps are taken.
     """
-    device = model.latents.mean.device
-    learned = [_gaussian(v.likelihood).to(device) for v in model.views]
-    views = [
-        View(v.name, v.kernel, noise, None, v.dims, v.weight, v.groups)
-        for v, noise in zip(model.views, learned, strict=True)
-    ]
-    for view, of_model in zip(views, model.views, strict=True):
-        view.log_factors = of_model.log_factors
-    gaussian = LatentVariableModel(model.latents, views)
-    n_entries = sum(block.Y.numel() for blocks in surrogates for block in blocks)
-    n_steps = min(STEPS, plan.training.max_iter)
+    gaussian = _on_surrogates(model)
 
     def objective(step: int) -> Tensor:
         return elbo(gaussian, surrogates, plan.draws(gaussian, "warm", step)).total
@@ -69,9 +61,72 @@ def warm(model: LatentVariableModel, surrogates: Data, plan: Plan) -> None:
     if plan.spec.has_sweeps:
         settings = (plan.spec.n_frequencies, plan.spec.sampling, plan.seed)
         between = sweeps(gaussian, surrogates, *settings)
+    given = (_n_entries(surrogates), _options(plan))
+    Trainer(gaussian, objective, *given, between=between).run()
+    _loosen(model)
+
+
+def warm_together(
+    models: Sequence[LatentVariableModel], surrogates: Data, plans: Sequence[Plan]
+) -> bool:
+    """Do what `warm` does to several models side by side; return whether every step could be taken.
+
+    Parameters
+    ----------
+    models : sequence of LatentVariableModel
+        `warms_together` says of which.
+    surrogates : tuple over views of tuples of CompleteBlock
+    plans : sequence of Plan
+        Of each model.
+    """
+    gaussian = [_on_surrogates(model) for model in models]
+    given = (_n_entries(surrogates), _options(plans[0]))
+    trainers = [Trainer(one, _no_objective, *given) for one in gaussian]
+
+    def draws(i: int, step: int) -> Draws:
+        return plans[i].draws(gaussian[i], "warm", step)
+
+    done = StackedRun(trainers, draws, surrogates).run(given[1].max_iter, settle=False)
+    for model in models:
+        _loosen(model)
+    return done
+
+
+def warms_together(spec: ModelSpec, surrogates: Data, n_rows: int, n_models: int) -> bool:
+    """Return whether models of some kind can be warmed side by side."""
+    views = [replace(view, likelihood=_gaussian(view.likelihood)) for view in spec]
+    n_features = 2 * spec.n_mixtures * spec.n_frequencies
+    return not spec.groups and stackable(views, surrogates, n_rows, n_models, n_features)
+
+
+def _no_objective(step: int) -> Tensor:
+    """Stand for the objective of a trainer whose steps are taken for it."""
+    raise RuntimeError(f"step {step} is one of all models")
+
+
+def _n_entries(surrogates: Data) -> int:
+    return sum(block.Y.numel() for blocks in surrogates for block in blocks)
+
+
+def _options(plan: Plan) -> Options:
     # slower than Gaussian data are trained: what fits the surrogates too well has far to go back
-    options = replace(RATES, max_iter=n_steps, tol=-math.inf, decay=1.0, learning_rate=0.05)
-    Trainer(gaussian, objective, n_entries, options, between=between).run()
+    n_steps = min(STEPS, plan.training.max_iter)
+    return replace(RATES, max_iter=n_steps, tol=-math.inf, decay=1.0, learning_rate=0.05)
+
+
+def _on_surrogates(model: LatentVariableModel) -> LatentVariableModel:
+    """Return a model of the surrogates that shares latents, kernels and Gaussian noise."""
+    device = model.latents.mean.device
+    views = []
+    for view in model.views:
+        likelihood = _gaussian(view.likelihood).to(device)
+        given = (None, view.dims, view.weight, view.groups)
+        views.append(View(view.name, view.kernel, likelihood, *given))
+        views[-1].log_factors = view.log_factors
+    return LatentVariableModel(model.latents, views)
+
+
+def _loosen(model: LatentVariableModel) -> None:
     with torch.no_grad():
         # the next bound weighs entries differently: latents may move again
         model.latents.log_std.clamp_(min=math.log(0.02))
