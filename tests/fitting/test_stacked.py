@@ -166,3 +166,34 @@ def test_races_side_by_side_are_those_one_after_the_other(monkeypatch):
             assert one[key] == other[key]
         for key in ("elbo_start", "elbo", "elbo_se"):
             assert one[key] == pytest.approx(other[key], rel=1e-3)
+
+
+def test_starts_warmed_side_by_side_are_those_warmed_one_after_the_other(monkeypatch):
+    source = np.random.default_rng(0)
+    X = np.sin(source.normal(size=(60, 1)) * np.arange(1, 6)) + 0.1 * source.normal(
+        size=(60, 5)
+    )
+    X[source.random(X.shape) < 0.1] = np.nan
+    warmed = []
+    kept = multistart.warm_together
+
+    def counted(models, surrogates, plans):
+        warmed.append(len(models))
+        return kept(models, surrogates, plans)
+
+    monkeypatch.setattr(multistart, "warm_together", counted)
+
+    def starts():
+        with pytest.warns(ConvergenceWarning):
+            return NGMVLVM(1, max_iter=60, random_state=100, dtype="float64").fit(X).starts_
+
+    together = starts()
+    assert warmed == [len(together)]
+    assert len(together) > 1
+    monkeypatch.setattr(multistart, "warms_together", lambda *_: False)
+    for one, other in zip(together, starts(), strict=True):
+        for key in ("init", "index", "settled", "steps"):
+            assert one[key] == other[key]
+        for key in ("elbo_start", "elbo"):
+            assert one[key] == pytest.approx(other[key], rel=1e-3)
+    assert warmed == [len(together)]

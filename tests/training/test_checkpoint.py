@@ -152,6 +152,20 @@ def test_an_interrupt_in_the_race_is_continued_to_the_same_bits(tmp_path, monkey
     assert not path.exists()
 
 
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_starts_warmed_side_by_side_are_continued_to_the_same_bits(
+    tmp_path, monkeypatch, start
+):
+    path, X = tmp_path / "fit.ckpt", _data()
+    X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
+    settings = {**SETTINGS, "init": ["pca", "random", "laplacian"], "max_iter": 40}
+    whole = NGMVLVM(**settings).fit(X)
+    _interrupted(path, monkeypatch, 2, X, start, **settings)
+    continued = NGMVLVM(**settings, checkpoint=path).fit(X)
+    np.testing.assert_array_equal(continued.embedding_, whole.embedding_)
+    assert continued.starts_ == whole.starts_
+
+
 def test_starts_that_were_raced_are_not_raced_again(tmp_path, monkeypatch):
     path, begun = tmp_path / "fit.ckpt", []
     _interrupted(path, monkeypatch, step=2, after=1)
