@@ -1,9 +1,9 @@
 """What scattered holes cost: ``python benchmarks/holes.py``.
 
 A made table of 300 rows and 20 columns, smooth functions of two latents with noise, complete and
-with 5 % of its entries missing: processor seconds of a fit, of `transform`, `score` and `calibration` on
-100 further rows (with holes as well), the size of the model file; and the ratios of the two.
-Defaults.
+with 5 % of its entries missing: processor seconds of a fit, of `transform`, `score` and
+`calibration` on 100 further rows (with holes as well), the size of the model file; and the ratios
+of the two. Defaults.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ import bochner as bo
 
 Array = NDArray[np.float64]
 
-FIGURES = {"fit_s": ".1f", "transform_s": ".2f", "score_s": ".2f", "calibration_s": ".2f", "megabytes": ".2f"}
+FIGURES = {
+    "fit_s": ".1f",
+    "transform_s": ".2f",
+    "score_s": ".2f",
+    "calibration_s": ".2f",
+    "megabytes": ".2f",
+}
 FORMATS = FIGURES | {f"{name}_ratio": ".2f" for name in FIGURES}
 N_ROWS, N_NEW, N_COLUMNS, HIDDEN, NOISE = 300, 100, 20, 0.05, 0.2
 

@@ -156,7 +156,7 @@ _RIDGE_STEPS = 2000
 _ROUGH = 1e-3
 # So few climbs cost the same in double precision, since calls decide; between two basins single
 # precision may let the rounding of the batch choose.
-_FEW = 64
+_FEW = 96
 # Nats behind a row's best mode from which a mode is not walked to its end: it would weigh 1e-11.
 _WEIGHTLESS = 25.0
 # Squared distance, in posterior standard deviations, below which two climbs in single precision
