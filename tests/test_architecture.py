@@ -68,7 +68,7 @@ FLOORS: dict[str, str] = {
         prediction.diagnostics prediction.tempering prediction fitting.plan fitting.placed_rows
         fitting.landmarks
         fitting.noise_recalibration fitting.svd_compression fitting.data fitting.row_selection
-        fitting.warm_start fitting.stacked fitting.row_moves fitting.multistart fitting.fit
+        fitting.stacked fitting.warm_start fitting.row_moves fitting.multistart fitting.fit
         fitting.completion_choice fitting mcmc.draws mcmc.features mcmc.conditionals.mixture
         mcmc.priors mcmc.conditionals.slices mcmc.conditionals.latents mcmc.conditionals.weights
         mcmc.conditionals.frequencies mcmc.conditionals.views mcmc.conditionals.coordinates
