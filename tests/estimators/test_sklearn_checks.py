@@ -27,7 +27,7 @@ EXPECTED_FAILURES = {"check_fit2d_1feature": "two views need two columns"}
 def _few_draws(monkeypatch):
     # What the checks look at does not depend on how well the bound is known; hundreds of fits are
     # faster so.
-    monkeypatch.setattr(plan, "EVALUATION_DRAWS", 2)
+    monkeypatch.setattr(plan, "EVALUATION_DRAWS", 4)
     monkeypatch.setattr(plan, "POSTERIOR_DRAWS", 2)
     monkeypatch.setattr(plan, "LATENT_DRAWS", 2)
 

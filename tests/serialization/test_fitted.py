@@ -33,7 +33,7 @@ N_ROWS = 37
 
 @pytest.fixture(autouse=True)
 def _few_draws(monkeypatch):
-    monkeypatch.setattr(plan, "EVALUATION_DRAWS", 2)
+    monkeypatch.setattr(plan, "EVALUATION_DRAWS", 4)
     monkeypatch.setattr(plan, "POSTERIOR_DRAWS", 2)
 
 
