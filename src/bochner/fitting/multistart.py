@@ -299,13 +299,13 @@ class Race:
             together = [self.trainer(one.index, one.latents) for one in raced]
             models = [trainer.module for trainer in together]
             together = together if warm_together(models, surrogates, plans) else []
-        for i, (one, plan) in enumerate(zip(raced, plans, strict=True)):
-            if i < first:
-                continue
-            trainer = together[i] if together else self.trainer(one.index, one.latents)
+        for i in range(first, len(raced)):
+            trainer = (
+                together[i] if together else self.trainer(raced[i].index, raced[i].latents)
+            )
             if surrogates is not None and not together:
-                warm(trainer.module, surrogates, plan)
-            yield trainer if surrogates is None else self._settled(trainer, plan)
+                warm(trainer.module, surrogates, plans[i])
+            yield trainer if surrogates is None else self._settled(trainer, plans[i])
 
     def _settled(
         self, trainer: Trainer[LatentVariableModel], plan: Plan
@@ -357,10 +357,9 @@ class Race:
         plan = self.plan.early
         blocks = self.data.blocks
         spec = plan.spec
-        n_features = 2 * plan.spec.n_mixtures * plan.spec.n_frequencies
         if self.data.surrogates is not None or spec.groups:
             return False
-        if not stackable(spec.views, blocks, self.data.n_rows, len(raced), n_features):
+        if not stackable(spec.views, blocks, self.data.n_rows, len(raced), spec.n_features):
             return False
         trainers = [self.trainer(one.index, one.latents) for one in raced]
         models = [trainer.module for trainer in trainers]

@@ -24,7 +24,7 @@ from bochner.likelihoods.likelihood import Likelihood
 from bochner.models.lvm import LatentVariableModel, ModelSpec, View
 from bochner.objectives.elbo import Draws, elbo
 from bochner.regression.observations import Data
-from bochner.training.trainer import RATES, Options, Trainer
+from bochner.training.trainer import RATES, Trainer
 
 STEPS = 100
 
@@ -52,17 +52,7 @@ def warm(model: LatentVariableModel, surrogates: Data, plan: Plan) -> None:
     plan : Plan
         Of the fit; at most ``STEPS`` of its steps are taken.
     """
-    gaussian = _on_surrogates(model)
-
-    def objective(step: int) -> Tensor:
-        return elbo(gaussian, surrogates, plan.draws(gaussian, "warm", step)).total
-
-    between = None
-    if plan.spec.has_sweeps:
-        settings = (plan.spec.n_frequencies, plan.spec.sampling, plan.seed)
-        between = sweeps(gaussian, surrogates, *settings)
-    given = (_n_entries(surrogates), _options(plan))
-    Trainer(gaussian, objective, *given, between=between).run()
+    _trainer(model, surrogates, plan).run()
     _loosen(model)
 
 
@@ -79,14 +69,15 @@ def warm_together(
     plans : sequence of Plan
         Of each model.
     """
-    gaussian = [_on_surrogates(model) for model in models]
-    given = (_n_entries(surrogates), _options(plans[0]))
-    trainers = [Trainer(one, _no_objective, *given) for one in gaussian]
+    trainers = [
+        _trainer(model, surrogates, plan) for model, plan in zip(models, plans, strict=True)
+    ]
 
     def draws(i: int, step: int) -> Draws:
-        return plans[i].draws(gaussian[i], "warm", step)
+        return plans[i].draws(trainers[i].module, "warm", step)
 
-    done = StackedRun(trainers, draws, surrogates).run(given[1].max_iter, settle=False)
+    length = trainers[0].options.max_iter
+    done = StackedRun(trainers, draws, surrogates).run(length, settle=False)
     for model in models:
         _loosen(model)
     return done
@@ -95,23 +86,28 @@ def warm_together(
 def warms_together(spec: ModelSpec, surrogates: Data, n_rows: int, n_models: int) -> bool:
     """Return whether models of some kind can be warmed side by side."""
     views = [replace(view, likelihood=_gaussian(view.likelihood)) for view in spec]
-    n_features = 2 * spec.n_mixtures * spec.n_frequencies
-    return not spec.groups and stackable(views, surrogates, n_rows, n_models, n_features)
+    sizes = (n_rows, n_models, spec.n_features)
+    return not spec.groups and stackable(views, surrogates, *sizes)
 
 
-def _no_objective(step: int) -> Tensor:
-    """Stand for the objective of a trainer whose steps are taken for it."""
-    raise RuntimeError(f"step {step} is one of all models")
+def _trainer(
+    model: LatentVariableModel, surrogates: Data, plan: Plan
+) -> Trainer[LatentVariableModel]:
+    """Return what trains a model's latents, kernels and Gaussian noise on the surrogates."""
+    gaussian = _on_surrogates(model)
 
+    def objective(step: int) -> Tensor:
+        return elbo(gaussian, surrogates, plan.draws(gaussian, "warm", step)).total
 
-def _n_entries(surrogates: Data) -> int:
-    return sum(block.Y.numel() for blocks in surrogates for block in blocks)
-
-
-def _options(plan: Plan) -> Options:
-    # slower than Gaussian data are trained: what fits the surrogates too well has far to go back
+    between = None
+    if plan.spec.has_sweeps:
+        settings = (plan.spec.n_frequencies, plan.spec.sampling, plan.seed)
+        between = sweeps(gaussian, surrogates, *settings)
+    n_entries = sum(block.Y.numel() for blocks in surrogates for block in blocks)
     n_steps = min(STEPS, plan.training.max_iter)
-    return replace(RATES, max_iter=n_steps, tol=-math.inf, decay=1.0, learning_rate=0.05)
+    # slower than Gaussian data are trained: what fits the surrogates too well has far to go back
+    options = replace(RATES, max_iter=n_steps, tol=-math.inf, decay=1.0, learning_rate=0.05)
+    return Trainer(gaussian, objective, n_entries, options, between=between)
 
 
 def _on_surrogates(model: LatentVariableModel) -> LatentVariableModel:

@@ -132,6 +132,11 @@ class ModelSpec:
         return self.layout.n_components
 
     @property
+    def n_features(self) -> int:
+        """Of a kernel of Q mixtures, without covariates: 2 Q H."""
+        return 2 * self.n_mixtures * self.n_frequencies
+
+    @property
     def likelihoods(self) -> tuple[Likelihood, ...]:
         """Of the views."""
         return tuple(view.likelihood for view in self.views)
