@@ -609,10 +609,15 @@ def test_an_interrupted_fit_is_continued_to_the_same_result(tmp_path, matrix):
     assert not (tmp_path / "killed" / "seed.json").exists()
 
 
-def test_an_interrupt_that_python_drops_is_not_lost(tmp_path, matrix):
+@pytest.mark.parametrize(
+    "before",
+    ["", "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"],
+    ids=["", "SIGINT is ignored"],
+)
+def test_an_interrupt_that_python_drops_is_not_lost(tmp_path, matrix, before):
     np.save(tmp_path / "X.npy", matrix)
     fit = ["fit", tmp_path / "X.npy", *SMALL[:-1], "max_iter=20000", "--set", "tol=0"]
-    killed = process(["-c", KILLED_IN_A_CALLBACK], *fit, "--out", tmp_path / "o")
+    killed = process(["-c", before + KILLED_IN_A_CALLBACK], *fit, "--out", tmp_path / "o")
     assert killed.returncode == 130, killed.stderr
     assert "Exception ignored" not in killed.stderr
     assert "To continue: bochner fit" in killed.stderr

@@ -294,7 +294,8 @@ def _sigterm_interrupts() -> Iterator[None]:
         if not issubclass(lost.exc_type, KeyboardInterrupt):
             hook(lost)
             return
-        later = threading.Timer(_AGAIN, _thread.interrupt_main)
+        # SIGINT may be ignored, as in the background of a shell script; SIGTERM is ours
+        later = threading.Timer(_AGAIN, _thread.interrupt_main, [signal.SIGTERM])
         later.daemon = True
         later.start()
 
