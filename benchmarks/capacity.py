@@ -26,8 +26,8 @@ import numpy as np
 from harness import Job, Protocol, Value, arguments, table
 from optimise import Variant, problem, score, train
 
-from bochner.data.covariates import Covariates
 from bochner.fitting.plan import evaluate, model_from
+from bochner.models.lvm import Covariates
 
 DATA = ("MNIST", "S-curve", "bridges")
 MIXTURES = (1, 2, 4, 8)

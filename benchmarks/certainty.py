@@ -48,7 +48,7 @@ from torch import Tensor
 
 import bochner as bo
 from bochner import random
-from bochner.data.covariates import columns_beside
+from bochner.features.fourier import columns_beside
 from bochner.model_selection.calibrate import compare
 from bochner.prediction.decoding import sample_at
 from bochner.prediction.proposals import Proposal

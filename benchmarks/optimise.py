@@ -24,14 +24,13 @@ from numpy.typing import NDArray
 
 import bochner as bo
 from bochner._typing import Sampling
-from bochner.data.covariates import Covariates
 from bochner.data.views import Views
 from bochner.estimators import training_data
 from bochner.estimators.settings import plans
 from bochner.fitting.data import TrainingData
 from bochner.fitting.plan import Plan, evaluate, model_from
 from bochner.initialization.embeddings import start
-from bochner.models.lvm import LatentVariableModel
+from bochner.models.lvm import Covariates, LatentVariableModel
 from bochner.objectives.elbo import draw, elbo
 from bochner.regression.observations import Data
 from bochner.training.trainer import Options, Trainer

@@ -8,12 +8,13 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal
 
-from bochner.data.covariates import Covariates, with_covariates
-from bochner.features.fourier import expected_features, fourier_features, jet
+from bochner.features.fourier import expected_features, fourier_features, jet, with_covariates
+from bochner.fitting.data import linear_effects
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.latent_inference.predictive_modes import predictive_target
 from bochner.latent_inference.row_bound import Target, target_for
 from bochner.likelihoods import Bernoulli, Gaussian, Poisson
+from bochner.models.lvm import Covariates
 from bochner.models.sites import Sites
 from bochner.prediction.decoding import decode
 from bochner.random import generator
@@ -226,7 +227,7 @@ def test_covariates_shift_what_a_place_decodes_to(dim):
 def test_effects_are_those_of_ridge_regression_on_what_is_observed():
     _, beside, _, _, Y = _problem(2)
     Y[3, 1], Y[5:9, 2] = torch.nan, torch.nan
-    got = Covariates(beside, (0, 0, 1)).effects(Y)
+    got = linear_effects(Covariates(beside, (0, 0, 1)), Y)
     for y, column in zip(Y.T, got.T, strict=True):
         observed = ~y.isnan()
         design = beside[observed]

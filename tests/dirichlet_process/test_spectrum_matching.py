@@ -9,12 +9,12 @@ import pytest
 import torch
 
 import bochner as bo
-from bochner.data.covariates import Covariates
 from bochner.dirichlet_process.spectrum_matching import match_spectrum
 from bochner.fitting.data import FitData, TrainingData
 from bochner.fitting.multistart import Race
 from bochner.fitting.plan import Plan
 from bochner.kernels import DirichletProcessMixture, SpectralMixture
+from bochner.models.lvm import Covariates
 from bochner.regression.observations import Block, CompleteBlock
 from bochner.training.trainer import NoCheckpoint, Options
 from helpers.models import spec_of

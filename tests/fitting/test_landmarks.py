@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from bochner import NGMVLVM, datasets
-from bochner.data.covariates import Covariates
 from bochner.errors import InputError
 from bochner.fitting.landmarks import (
     as_if_whole,
@@ -19,7 +18,7 @@ from bochner.fitting.landmarks import (
 from bochner.fitting.svd_compression import rotate
 from bochner.kernels.stationary import RBF
 from bochner.likelihoods.gaussian import Gaussian
-from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
+from bochner.models.lvm import Covariates, GaussianLatents, LatentVariableModel, View
 from bochner.regression.observations import AllRows, CompleteBlock
 from bochner.weight_posterior.posterior import weights_posterior
 

@@ -10,12 +10,12 @@ import torch
 from sklearn.datasets import load_digits
 
 import bochner as bo
-from bochner.data.covariates import Covariates
 from bochner.data.views import Views
 from bochner.estimators import training_data
 from bochner.estimators.settings import plans
 from bochner.fitting import noise_recalibration
 from bochner.fitting.noise_recalibration import withhold
+from bochner.models.lvm import Covariates
 
 
 def table(n=300, m=90, rank=10, share=0.2, seed=0):

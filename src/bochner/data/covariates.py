@@ -1,5 +1,5 @@
-"""What is known of rows beside their data: covariates of the caller (batches, donors, ages), and
-the numbers beside the latents that they become.
+"""What is known of rows beside their data: how covariates of the caller (batches, donors, ages)
+become numbers beside the latents.
 """
 
 from __future__ import annotations
@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,86 +17,10 @@ from torch import Tensor
 from bochner.data.columns import listing
 from bochner.data.validation import as_array
 from bochner.errors import InputError, message
-from bochner.linalg import cholesky
 
 Array = NDArray[np.float64]
 
 AVERAGE = "average"
-
-
-def with_covariates(x: Tensor, covariates: Tensor) -> Tensor:
-    """Return places of rows with the rows' covariates beside them, (n, ..., D) and (n, L) -> (n,
-    ..., D + L).
-    """
-    if not covariates.shape[1]:
-        return x
-    between = (1,) * (x.ndim - 2)
-    beside = covariates.to(x).reshape(x.shape[0], *between, -1)
-    return torch.cat([x, beside.expand(*x.shape[:-1], -1)], dim=-1)
-
-
-def columns_beside(covariates: Tensor | None, n_rows: int) -> Tensor:
-    """Return the covariates of rows, (n, L): no columns where none are given."""
-    return torch.zeros(n_rows, 0, dtype=torch.float64) if covariates is None else covariates
-
-
-# Prior precision of the effects that are taken out of the data that starts are made of, in units of
-# the noise: scaled covariates have about unit variance, and the data as well.
-_RIDGE = 1.0
-
-
-@dataclass(frozen=True)
-class Covariates:
-    """Columns that stand beside the latents of rows.
-
-    Attributes
-    ----------
-    values : Tensor of shape (N, L)
-        Centred over the rows of training; 0 stands for their average.
-    groups : tuple of L int
-        The covariate that each column belongs to: a categorical one has a column per category.
-        Empty where nothing is known of the rows.
-    """
-
-    values: Tensor
-    groups: tuple[int, ...]
-
-    @classmethod
-    def none(cls, n_rows: int) -> Covariates:
-        """Return no columns."""
-        return cls(columns_beside(None, n_rows), ())
-
-    def take(self, index: Tensor) -> Covariates:
-        """Return those of some rows, (l,), int64."""
-        return Covariates(self.values[index.to(self.values.device)], self.groups)
-
-    def effects(self, Y: Tensor, rows: Tensor | None = None) -> Tensor:
-        """Return the linear effects on columns, by ridge regression on what is observed.
-
-        Parameters
-        ----------
-        Y : Tensor of shape (n, m)
-            NaN where missing.
-        rows : Tensor of shape (n,), int64, optional
-            Which rows these are; None: all.
-
-        Returns
-        -------
-        Tensor of shape (n, m), float64
-            What the covariates add to every entry.
-        """
-        values = self.values if rows is None else self.values[rows.to(self.values.device)]
-        design = values.double().to(Y.device)
-        observed = (~Y.isnan()).double()
-        cross = design.T @ torch.nan_to_num(Y.double())
-        if bool(observed.all()):
-            gram = (design.T @ design)[None]
-        else:
-            gram = torch.einsum("nm,nk,nl->mkl", observed, design, design)
-        gram.diagonal(dim1=-2, dim2=-1).add_(_RIDGE)
-        if gram.shape[0] == 1:
-            return design @ cholesky(gram[0]).solve(cross)
-        return design @ cholesky(gram).solve(cross.T[..., None])[..., 0].T
 
 
 class Covariate(ABC):
@@ -216,7 +139,7 @@ class CovariateCoding:
 
     @classmethod
     def fit(cls, given: object, n_rows: int, index: object = None) -> CovariateCoding:
-        """Learn labels, means and standard deviations; of nothing where none are given.
+        """Learn labels, means and standard deviations.
 
         Parameters
         ----------
@@ -226,8 +149,6 @@ class CovariateCoding:
         index : pandas Index, optional
             Of X, which that of a DataFrame or Series must equal.
         """
-        if given is None:
-            return cls()
         if isinstance(given, str):
             do = "pass a DataFrame, a dict of name to values, or an array"
             raise InputError(message("covariates of the rows", repr(given), do))
@@ -268,7 +189,7 @@ class CovariateCoding:
         """
         if not self.covariates:
             if given is None:
-                return columns_beside(None, n_rows)
+                return torch.zeros(n_rows, 0, dtype=torch.float64)
             do = "fit(X, covariates=...) first, or leave them out"
             raise InputError(
                 message("no covariates: the model was fitted without", "some", do)
@@ -290,10 +211,6 @@ class CovariateCoding:
         parts = [covariate.encode(columns[covariate.name]) for covariate in self.covariates]
         return torch.from_numpy(np.hstack(parts))
 
-    def of_fit(self, given: object, n_rows: int, index: object = None) -> Covariates:
-        """Return what inference takes."""
-        return Covariates(self.encode(given, n_rows, index), self.groups)
-
     def standard_deviations(self, factors: Tensor) -> dict[str, float]:
         """Return the prior standard deviation of each covariate's effects, from the factors of
         their columns (L,).
@@ -314,6 +231,10 @@ class CovariateCoding:
                 for fields in plain
             ]
         )
+
+
+# Of fits without covariates.
+NOTHING_KNOWN = CovariateCoding()
 
 
 def index_of(X: Any) -> Any:

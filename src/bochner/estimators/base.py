@@ -23,7 +23,6 @@ from torch import Tensor
 
 from bochner.data.accepted import check
 from bochner.data.arrays import FloatArray
-from bochner.data.covariates import CovariateCoding, index_of
 from bochner.data.likelihood_names import LIKELIHOODS, unknown_likelihood
 from bochner.data.views import Views
 from bochner.errors import (
@@ -326,9 +325,7 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         if processes.size > 1:
             processes = shards.joined(self, values, covariates)
         training = training_rows(values)
-        known = covariates, values.shape[0], index_of(X)
-        self._covariate_coding = CovariateCoding.fit(*known)
-        beside = self._covariate_coding.of_fit(*known)
+        beside = self._fit_covariates(covariates, X, values.shape[0])
         seed = processes.first(int(check_random_state(self.random_state).randint(2**31 - 1)))
         shape = (processes.total(values.shape[0]), values.shape[1])
         plans.check_size(shape, self)

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from bochner.data.arrays import FloatArray, IntArray
 from bochner.data.columns import columns_of, dense_rows
-from bochner.data.covariates import Covariates
 from bochner.data.masks import FullMask
 from bochner.data.missing import observed_in, split, split_rows
 from bochner.data.row_sources import RowSource, additive_checksum
@@ -30,7 +29,7 @@ from bochner.fitting.plan import Plan
 from bochner.initialization import iterative_pca
 from bochner.likelihoods.likelihood import Likelihood, of_each_row, rows_of
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
-from bochner.models.lvm import ViewSpec
+from bochner.models.lvm import Covariates, ViewSpec
 from bochner.processes import Processes
 from bochner.regression.observations import (
     Block,

@@ -28,6 +28,22 @@ _THIN = 8
 _BLURRED, _LOST = 1e-3, 1e-6
 
 
+def with_covariates(x: Tensor, covariates: Tensor) -> Tensor:
+    """Return places of rows with the rows' covariates beside them, (n, ..., D) and (n, L) -> (n,
+    ..., D + L).
+    """
+    if not covariates.shape[1]:
+        return x
+    between = (1,) * (x.ndim - 2)
+    beside = covariates.to(x).reshape(x.shape[0], *between, -1)
+    return torch.cat([x, beside.expand(*x.shape[:-1], -1)], dim=-1)
+
+
+def columns_beside(covariates: Tensor | None, n_rows: int) -> Tensor:
+    """Return the covariates of rows, (n, L): no columns where none are given."""
+    return torch.zeros(n_rows, 0, dtype=torch.float64) if covariates is None else covariates
+
+
 @dataclass(frozen=True)
 class Trace:
     """What the gradient of a chunk of features needs: no sine but that of the half gap is computed

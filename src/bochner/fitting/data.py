@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bochner.data.columns import dense_rows
-from bochner.data.covariates import Covariates
 from bochner.fitting import landmarks
 from bochner.fitting.noise_recalibration import Withheld, withhold
 from bochner.fitting.plan import MANY_ROWS, Fit, Plan, evaluate
@@ -25,7 +24,8 @@ from bochner.initialization import iterative_pca
 from bochner.initialization.embeddings import FloatArray
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.likelihood import Likelihood
-from bochner.models.lvm import LatentVariableModel, ModelSpec
+from bochner.linalg import cholesky
+from bochner.models.lvm import Covariates, LatentVariableModel, ModelSpec
 from bochner.models.sites import DENSE
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes
@@ -35,6 +35,9 @@ from bochner.weight_posterior.posterior import ViewPosterior
 # Draws of the final bound of many rows: its standard error falls with the rows, too. And of many
 # entries with sites, where a draw costs as much as ten steps.
 _FEW_DRAWS, _FEWER_DRAWS = 8, 4
+# Prior precision of the effects that are taken out of the data that starts are made of, in units of
+# the noise: scaled covariates have about unit variance, and the data as well.
+_RIDGE = 1.0
 Stacked = Callable[[NDArray[np.intp] | None], FloatArray]
 
 
@@ -255,7 +258,7 @@ class TrainingData:
         if not self.covariates.groups:
             return 0.0
         effects: FloatArray = (
-            self.covariates.effects(torch.from_numpy(self._shown)).cpu().numpy()
+            linear_effects(self.covariates, torch.from_numpy(self._shown)).cpu().numpy()
         )
         return effects
 
@@ -338,10 +341,40 @@ def _without_effects(block: Block, covariates: Covariates, n_rows: int) -> Block
 def _(block: CompleteBlock, covariates: Covariates, n_rows: int) -> Block:
     if not isinstance(block.Y, Tensor):
         return block
-    effects = covariates.effects(block.Y, block.rows.numbers(n_rows))
+    effects = linear_effects(covariates, block.Y, block.rows.numbers(n_rows))
     rest = block.Y - effects.to(block.Y)
     before, after = (float(Y.double().square().sum()) for Y in (block.Y, rest))
     return replace(block, Y=rest, square=block.square - before + after)
+
+
+def linear_effects(covariates: Covariates, Y: Tensor, rows: Tensor | None = None) -> Tensor:
+    """Return the linear effects of covariates on columns, by ridge regression on what is observed.
+
+    Parameters
+    ----------
+    covariates : Covariates
+    Y : Tensor of shape (n, m)
+        NaN where missing.
+    rows : Tensor of shape (n,), int64, optional
+        Which rows these are; None: all.
+
+    Returns
+    -------
+    Tensor of shape (n, m), float64
+        What the covariates add to every entry.
+    """
+    known = covariates if rows is None else covariates.take(rows)
+    design = known.values.double().to(Y.device)
+    observed = (~Y.isnan()).double()
+    cross = design.T @ torch.nan_to_num(Y.double())
+    if bool(observed.all()):
+        gram = (design.T @ design)[None]
+    else:
+        gram = torch.einsum("nm,nk,nl->mkl", observed, design, design)
+    gram.diagonal(dim1=-2, dim2=-1).add_(_RIDGE)
+    if gram.shape[0] == 1:
+        return design @ cholesky(gram[0]).solve(cross)
+    return design @ cholesky(gram).solve(cross.T[..., None])[..., 0].T
 
 
 def _rotated(data: Data, plan: Plan, spec: ModelSpec) -> tuple[Data, Rotation]:

@@ -12,14 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from bochner import random
-from bochner.data.covariates import Covariates
 from bochner.fitting.placed_rows import NotKept, Places
 from bochner.fitting.plan import Plan, mean_of_draws
 from bochner.latent_inference.infer import Placer
 from bochner.latent_inference.modes import Placement
 from bochner.linalg import cholesky
 from bochner.memory import chunks
-from bochner.models.lvm import GaussianLatents, LatentVariableModel
+from bochner.models.lvm import Covariates, GaussianLatents, LatentVariableModel
 from bochner.objectives.elbo import Evaluation, elbo_at
 from bochner.objectives.subset_sites import Anchors, anchored_elbo
 from bochner.processes import ALONE, Processes

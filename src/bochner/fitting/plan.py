@@ -13,14 +13,19 @@ import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.data.covariates import Covariates
 from bochner.data.views import fingerprint
 from bochner.initialization.embeddings import FloatArray
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.linalg import laid_out
-from bochner.models.lvm import GaussianLatents, LatentVariableModel, ModelSpec, View
+from bochner.models.lvm import (
+    Covariates,
+    GaussianLatents,
+    LatentVariableModel,
+    ModelSpec,
+    View,
+)
 from bochner.models.sites import N_GROUPS, Sites
 from bochner.objectives.elbo import Draws, Evaluation, draw, elbo_at, latent_noise, row_noise
 from bochner.objectives.subset_sites import Anchors

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from bochner.data.covariates import columns_beside
+from bochner.features.fourier import columns_beside
 from bochner.latent_inference.candidate_table import CandidateTable, Starts, tabulates
 from bochner.latent_inference.cells import Cells, CellTarget, celled
 from bochner.latent_inference.modes import Placement, alike, located, solved

@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from bochner.data.covariates import with_covariates
+from bochner.features.fourier import with_covariates
 from bochner.latent_inference.candidate_table import Starts
 from bochner.latent_inference.cells import CellTarget
 from bochner.latent_inference.row_bound import SETTLED, Target

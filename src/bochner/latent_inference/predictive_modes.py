@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.data.covariates import columns_beside
+from bochner.features.fourier import columns_beside
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets
 from bochner.latent_inference.modes import MAX_STEPS, Placement, climb
 from bochner.latent_inference.row_bound import Target, rows_at_once

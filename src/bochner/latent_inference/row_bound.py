@@ -27,8 +27,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from bochner.data.covariates import columns_beside, with_covariates
-from bochner.features.fourier import evaluate, jet
+from bochner.features.fourier import columns_beside, evaluate, jet, with_covariates
 from bochner.kernels.base import Frequencies
 from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm
 from bochner.likelihoods.likelihood import shifted

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from bochner._typing import Context, Sampling
-from bochner.data.covariates import columns_beside, with_covariates
+from bochner.features.fourier import columns_beside, with_covariates
 from bochner.kernels.base import Frequencies, SpectralKernel
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
@@ -179,6 +179,32 @@ class ModelSpec:
 
 # Rows whose latents are drawn, or compared with the prior, at once.
 _PART = 2**16
+
+
+@dataclass(frozen=True)
+class Covariates:
+    """Columns that stand beside the latents of rows.
+
+    Attributes
+    ----------
+    values : Tensor of shape (N, L)
+        Centred over the rows of training; 0 stands for their average.
+    groups : tuple of L int
+        The covariate that each column belongs to: a categorical one has a column per category.
+        Empty where nothing is known of the rows.
+    """
+
+    values: Tensor
+    groups: tuple[int, ...]
+
+    @classmethod
+    def none(cls, n_rows: int) -> Covariates:
+        """Return no columns."""
+        return cls(columns_beside(None, n_rows), ())
+
+    def take(self, index: Tensor) -> Covariates:
+        """Return those of some rows, (l,), int64."""
+        return Covariates(self.values[index.to(self.values.device)], self.groups)
 
 
 class GaussianLatents(nn.Module):

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.data.covariates import columns_beside
+from bochner.features.fourier import columns_beside
 from bochner.latent_inference.infer import Offsets, candidate_scores, place
 from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.likelihood import offsets_of, rows_of

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.data.covariates import with_covariates
-from bochner.features.fourier import expected_features, jet
+from bochner.features.fourier import expected_features, jet, with_covariates
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets
 from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.categorical import Categorical

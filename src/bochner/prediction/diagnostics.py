@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bochner import markup
-from bochner.data.covariates import columns_beside, with_covariates
-from bochner.features.fourier import expected_features, jet
+from bochner.features.fourier import columns_beside, expected_features, jet, with_covariates
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.counts import moment_dispersion
 from bochner.likelihoods.negative_binomial import LARGEST, SMALLEST, NegativeBinomial

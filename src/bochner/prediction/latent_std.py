@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.data.covariates import columns_beside, with_covariates
+from bochner.features.fourier import columns_beside, with_covariates
 from bochner.latent_inference.grid import OnGrid
 from bochner.latent_inference.infer import Offsets, place
 from bochner.latent_inference.modes import Placement

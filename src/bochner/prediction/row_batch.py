@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.data.covariates import with_covariates
+from bochner.features.fourier import with_covariates
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets, best_apart, place
 from bochner.latent_inference.modes import Placement, alike
 from bochner.latent_inference.predictive_modes import (

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from bochner.data.covariates import columns_beside
+from bochner.features.fourier import columns_beside
 from bochner.latent_inference.infer import Offsets
 from bochner.latent_inference.predictive_modes import merged, peaked
 from bochner.prediction.proposals import Proposal

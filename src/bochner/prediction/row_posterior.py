@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from bochner.data.covariates import with_covariates
+from bochner.features.fourier import with_covariates
 from bochner.latent_inference.grid import OnGrid, grid_points, resolved
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets, best_apart
 from bochner.latent_inference.modes import Placement, alike

@@ -5,11 +5,10 @@ from typing import Any
 
 import torch
 
-from bochner.data.covariates import Covariates
 from bochner.fitting.plan import model_from
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods import Gaussian
-from bochner.models.lvm import LatentVariableModel, Layout, ModelSpec, ViewSpec
+from bochner.models.lvm import Covariates, LatentVariableModel, Layout, ModelSpec, ViewSpec
 from bochner.regression.observations import CompleteBlock
 
 

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from bochner import random
 from bochner.data.arrays import FloatArray
-from bochner.data.covariates import AVERAGE, columns_beside, with_covariates
+from bochner.data.covariates import AVERAGE
 from bochner.errors import InputError, message
 from bochner.estimators.methods.loadings import LoadingsMixin
 from bochner.estimators.settings import options
 from bochner.estimators.settings.constraints import check_types
+from bochner.features.fourier import columns_beside, with_covariates
 from bochner.memory import Memory
 from bochner.prediction import decoding
 from bochner.prediction.row_density import log_density

@@ -9,12 +9,12 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import TransformerMixin
 
-from bochner.data.covariates import with_covariates
 from bochner.data.row_sources import source_of
 from bochner.errors import InputError, message
 from bochner.estimators.methods.densities import DensitiesMixin
 from bochner.estimators.settings import options
 from bochner.estimators.settings.constraints import check_types
+from bochner.features.fourier import with_covariates
 from bochner.fitting.completion_choice import Question
 from bochner.prediction import completion, decoding
 from bochner.processes import isolated

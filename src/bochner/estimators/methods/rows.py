@@ -20,7 +20,7 @@ from torch import Tensor
 from bochner.data.accepted import as_rows, check_kind
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import columns_of, dense_rows
-from bochner.data.covariates import CovariateCoding, index_of
+from bochner.data.covariates import NOTHING_KNOWN, CovariateCoding, index_of
 from bochner.data.row_sources import RowSource, source_of
 from bochner.data.sparse import ROWS, canonical
 from bochner.data.views import Scaling, check_finite, check_reach
@@ -32,6 +32,7 @@ from bochner.fitting.plan import Fit
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.memory import Memory, chunks, passes
+from bochner.models.lvm import Covariates
 from bochner.processes import current
 from bochner.weight_posterior.posterior import GaussianPosterior
 
@@ -229,6 +230,15 @@ class RowsMixin:
         sparse = sp.issparse(values)
         for rows in chunks(values.shape[0], ROWS) if sparse else passes(values.shape):
             yield *self._some(values, offsets, rows), covariates[rows]
+
+    def _fit_covariates(self, covariates: object, X: object, n_rows: int) -> Covariates:
+        """Learn how covariates become numbers, and return those of the rows of training."""
+        self._covariate_coding = NOTHING_KNOWN
+        if covariates is None:
+            return Covariates.none(n_rows)
+        self._covariate_coding = CovariateCoding.fit(covariates, n_rows, index_of(X))
+        values = self._covariate_coding.encode(covariates, n_rows, index_of(X))
+        return Covariates(values, self._covariate_coding.groups)
 
     def _beside(self, X: object, values: FloatArray, covariates: object) -> Tensor:
         """Return the covariates of rows as numbers, (n, L)."""
