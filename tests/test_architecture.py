@@ -50,7 +50,7 @@ FLOORS: dict[str, str] = {
         objectives.elbo objectives.subset_sites objectives""",
     "F7 inference": """
         training.adam training.trainer training.checkpoint training.row_store training.row_adam
-        training
+        training.row_shards training
         initialization.embeddings initialization.simple_models initialization.iterative_pca
         initialization.shared_private initialization dirichlet_process.coordinate_ascent
         dirichlet_process.local_expectations dirichlet_process.spectrum_matching
@@ -66,7 +66,7 @@ FLOORS: dict[str, str] = {
         prediction.row_posterior prediction.completion prediction.proposals
         prediction.row_batch prediction.row_density prediction.density prediction.latent_std
         prediction.diagnostics prediction.tempering prediction fitting.plan fitting.placed_rows
-        fitting.landmarks
+        fitting.row_passes fitting.landmarks
         fitting.noise_recalibration fitting.svd_compression fitting.data fitting.row_selection
         fitting.stacked fitting.warm_start fitting.row_moves fitting.multistart fitting.fit
         fitting.completion_choice fitting mcmc.draws mcmc.features mcmc.conditionals.mixture

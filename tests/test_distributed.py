@@ -16,6 +16,7 @@ from torch.distributed import HashStore
 
 import bochner as bo
 from bochner.errors import InputError
+from bochner.fitting import landmarks
 from bochner.latent_inference.infer import Placer
 from bochner.processes import Watch
 from bochner.training.checkpoint import shards
@@ -121,6 +122,34 @@ def test_one_process_goes_on_from_the_rows_that_three_have_placed(tmp_path, monk
     assert not placed
     assert model.elbo_ == pytest.approx(expected.elbo_, rel=1e-7)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (2, 2), (3, 1), (3, 2)])
+def test_joint_steps_go_on_in_any_number_of_processes(before, after, tmp_path):
+    codes, texts = launch("steps", before, tmp_path)
+    assert 0 not in codes
+    assert "no luck" in texts[0]
+    assert [file for file in shards(tmp_path / "run.ckpt") if "-step" in file.name]
+    codes, texts = launch("resumed", after, tmp_path)
+    assert codes == [0] * after, "\n".join(texts)
+    parts = [np.load(tmp_path / f"resumed{rank}.npz") for rank in range(after)]
+    assert {int(part["steps"]) for part in parts} == {landmarks.JOINT_STEPS - 12}
+    assert not list(tmp_path.glob("run.ckpt*"))
+    X = fit_in_processes.data()
+    if before == after:
+        # to the last bit
+        (tmp_path / "whole").mkdir()
+        codes, texts = launch("resumed", after, tmp_path / "whole")
+        assert codes == [0] * after, "\n".join(texts)
+        for rank, part in enumerate(parts):
+            whole = np.load(tmp_path / "whole" / f"resumed{rank}.npz")
+            assert float(whole["elbo"]) == float(part["elbo"])
+            np.testing.assert_array_equal(whole["embedding"], part["embedding"])
+    expected = fit_in_processes.fitted("one", X)
+    assert float(parts[0]["elbo"]) == pytest.approx(expected.elbo_, rel=1e-7)
+    embedding = np.concatenate([part["embedding"] for part in parts])
+    spread = expected.embedding_.std(axis=0)
+    assert (np.abs(embedding - expected.embedding_) / spread).max() < 1e-4
 
 
 def test_a_process_for_which_others_wait_is_named():

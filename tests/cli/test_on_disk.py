@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import bochner as bo
+from bochner import memory
 from bochner.cli import apply
+from bochner.estimators.methods.placing import PlacingMixin
+from bochner.fitting import placed_rows, row_selection
 from bochner.io import on_disk
 from helpers.cli import refused, replied, run
 
@@ -208,3 +211,38 @@ def test_a_bad_value_is_found_before_rows_are_placed(X, expected, tmp_path):
     )  # fmt: skip
     assert "row 250, column 3" in said
     assert not (tmp_path / "z.npy").exists()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_run_that_is_cut_while_rows_are_placed_at_last_places_the_others(
+    count, X, tmp_path, monkeypatch
+):
+    """Rows are written as they are placed, and what was found before is not found again."""
+    table = npy(X, tmp_path)
+    monkeypatch.setattr(memory, "_ROWS", 60)
+    assert run("fit", table, *SETTINGS, "--out", tmp_path / "whole").exit_code == 0
+    words = ("fit", table, *SETTINGS, "--out", tmp_path / "run")
+    monkeypatch.setattr(placed_rows, "_SECONDS", 0.0)
+    plain, parts = PlacingMixin._std, []
+
+    def cut(self, *given):
+        parts.append(len(given[1][0]))
+        if len(parts) > count:
+            raise MemoryError
+        return plain(self, *given)
+
+    monkeypatch.setattr(PlacingMixin, "_std", cut)
+    assert run(*words).exit_code != 0
+    parts.clear()
+    monkeypatch.setattr(
+        PlacingMixin, "_std", lambda self, *given: parts.append(0) or plain(self, *given)
+    )
+    for name in ("evaluate", "final_bound"):
+        monkeypatch.setattr(row_selection, name, None)
+    done = run(*words, "--resume")
+    assert done.exit_code == 0, done.stderr
+    assert len(parts) == 5 - count
+    for name in ("model.bochner", "embedding.csv"):
+        one, other = (tmp_path / folder / name for folder in ("run", "whole"))
+        assert one.read_bytes() == other.read_bytes()
+    assert not list((tmp_path / "run").glob("*.ckpt*"))

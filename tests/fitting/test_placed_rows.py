@@ -6,8 +6,15 @@ import pytest
 import torch
 
 from bochner.errors import ModelFileError
+from bochner.fitting import placed_rows
 from bochner.fitting.placed_rows import PlacedRows
 from bochner.training.checkpoint import discard, shards
+from bochner.training.row_shards import RowShards
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(placed_rows, "_SECONDS", 0.0)
 
 
 def written(path, digest="a"):
@@ -15,7 +22,7 @@ def written(path, digest="a"):
     places = torch.arange(20.0).reshape(10, 2)
     for start, stop in ((0, 6), (6, 10)):
         local = torch.arange(1, stop - start)
-        kept = PlacedRows(path, digest, start, seconds=0.0)
+        kept = PlacedRows(RowShards(path, "placed", digest, start))
         for rows in torch.split(local, 2):
             kept.add(rows, places[rows + start], -places[rows + start])
         kept.finish()
@@ -29,7 +36,7 @@ def test_any_number_of_processes_reads_what_two_have_written(cuts, tmp_path):
     start = 0
     for count in cuts:
         mean, log_std = torch.full((count, 2), -1.0), torch.full((count, 2), -1.0)
-        known = PlacedRows(path, "a", start).restore(mean, log_std)
+        known = PlacedRows(RowShards(path, "placed", "a", start)).restore(mean, log_std)
         every = torch.arange(start, start + count)
         assert known.tolist() == [row not in (0, 6) for row in every.tolist()]
         torch.testing.assert_close(mean[known], places[every][known])
@@ -44,7 +51,11 @@ def test_any_number_of_processes_reads_what_two_have_written(cuts, tmp_path):
 def test_rows_placed_under_another_model_are_left_alone(tmp_path):
     written(tmp_path / "run.ckpt", "b")
     mean = torch.zeros(10, 2)
-    assert not PlacedRows(tmp_path / "run.ckpt", "a", 0).restore(mean, mean.clone()).any()
+    assert (
+        not PlacedRows(RowShards(tmp_path / "run.ckpt", "placed", "a", 0))
+        .restore(mean, mean.clone())
+        .any()
+    )
     assert not mean.any()
 
 
@@ -54,4 +65,6 @@ def test_a_damaged_file_is_named(tmp_path):
     damaged.write_bytes(damaged.read_bytes()[:-3])
     mean = torch.zeros(10, 2)
     with pytest.raises(ModelFileError, match=damaged.name):
-        PlacedRows(tmp_path / "run.ckpt", "a", 0).restore(mean, mean.clone())
+        PlacedRows(RowShards(tmp_path / "run.ckpt", "placed", "a", 0)).restore(
+            mean, mean.clone()
+        )

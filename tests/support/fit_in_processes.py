@@ -7,7 +7,7 @@ import numpy as np
 
 import bochner as bo
 from bochner.errors import InputError
-from bochner.fitting import landmarks
+from bochner.fitting import landmarks, row_passes
 
 SETTINGS = {
     "n_frequencies": 8,
@@ -79,6 +79,34 @@ def cut_short(*_):
     raise RuntimeError("no luck")
 
 
+def cut_after(count, plain):
+    """Return the bound of the joint steps, which fails after so many of them."""
+
+    def bound(*given, **options):
+        bound.calls.append(0)
+        if len(bound.calls) > count:
+            raise RuntimeError("no luck")
+        return plain(*given, **options)
+
+    bound.calls = []
+    return bound
+
+
+def kept(rows, folder):
+    """Fit with a checkpoint, or go on from it."""
+    return bo.NGMVLVM(**SETTINGS, checkpoint=folder / "run.ckpt").fit(rows)
+
+
+def save(model, path, **more):
+    """Write what tests compare."""
+    result = {
+        "elbo": model.elbo_,
+        "embedding": model.embedding_,
+        "std": model.embedding_std_,
+    }
+    np.savez(path, **result, **more)
+
+
 def main(case, folder):
     """Fit, and write what the test compares."""
     X = with_holes(data(), case)
@@ -108,18 +136,21 @@ def main(case, folder):
                 raise
         if case == "cut":
             landmarks.train_jointly = cut_short
-            settings = {**SETTINGS, "checkpoint": folder / "run.ckpt"}
-            bo.NGMVLVM(**settings).fit(shared)
+            kept(shared, folder)
+        if case == "steps":
+            row_passes._SECONDS = row_passes._WRITES = 0.0
+            landmarks.elbo_at = cut_after(12, landmarks.elbo_at)
+            kept(shared, folder)
+        if case == "resumed":
+            landmarks.elbo_at = counted = cut_after(10**6, landmarks.elbo_at)
+            model = kept(shared, folder)
+            save(model, folder / f"{case}{processes.rank}.npz", steps=len(counted.calls))
+            return
         if case in ("stored", "poisson"):
             shared = bo.share(np.load(folder / "x.npy", mmap_mode="r"))
         model = fitted("one" if case == "stored" else case, shared)
         model.save(folder / f"{case}.bochner")
-        result = {
-            "elbo": model.elbo_,
-            "embedding": model.embedding_,
-            "std": model.embedding_std_,
-        }
-        np.savez(folder / f"{case}{processes.rank}.npz", **result)
+        save(model, folder / f"{case}{processes.rank}.npz")
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ from bochner.estimators.settings import constraints, likelihoods, options, plans
 from bochner.fitting.completion_choice import Question
 from bochner.fitting.data import Candidates, FitData
 from bochner.fitting.fit import fit as fit_model
+from bochner.fitting.placed_rows import Places, kept_places
 from bochner.fitting.plan import Fit, Plan
 from bochner.io.outputs import exists
 from bochner.kernels.base import SpectralKernel
@@ -157,9 +158,10 @@ class AttributesMixin(PredictionMixin):
         offsets: list[Tensor | None],
         some: Candidates,
         covariates: Tensor,
+        kept: Places,
     ) -> None:
         self._keep_patterns(some.values, some.index, covariates)
-        self._embedded, known = training.placed(self, offsets, some, covariates)
+        self._embedded, known = training.placed(self, offsets, some, covariates, kept)
         posterior = self._fit.posterior
         placement = known.placement
         width = known.values.shape[1]
@@ -350,7 +352,10 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         self._set_attributes(values, plan)
         logs = list(offsets.values())
         some = self._set_candidates(values, logs, fit_data, plan)
-        self._set_embedding(training, logs, some, beside.values)
+        settings = {"rows": fit_data.checksum, "origin": plan.origin, "elbo": self._fit.elbo}
+        place = (self._candidates, processes.start, settings)
+        kept = kept_places(None if self.interrupted_ else self.checkpoint, *place)
+        self._set_embedding(training, logs, some, beside.values, kept)
         if self.checkpoint is not None and not self.interrupted_ and processes.rank == 0:
             # only now: a crash before here must not cost the run
             discard(self.checkpoint)

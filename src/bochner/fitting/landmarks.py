@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from bochner import random
 from bochner.fitting.placed_rows import NotKept, Places
 from bochner.fitting.plan import Plan, mean_of_draws
+from bochner.fitting.row_passes import NoPasses, Passes
 from bochner.latent_inference.infer import Placer
 from bochner.latent_inference.modes import Placement
 from bochner.linalg import cholesky
@@ -24,7 +25,7 @@ from bochner.objectives.subset_sites import Anchors, anchored_elbo
 from bochner.processes import ALONE, Processes
 from bochner.regression.observations import Block, Data
 from bochner.training.row_adam import RowAdam
-from bochner.training.trainer import Trainer, progress_bar
+from bochner.training.trainer import State, Trainer, progress_bar
 from bochner.weight_posterior.posterior import ViewPosterior
 
 JOINT_STEPS = 20
@@ -240,8 +241,20 @@ class _JointTrainer(Trainer[nn.Module]):
         bound.backward()  # type: ignore[no-untyped-call]
 
 
-def train_jointly(model: LatentVariableModel, data: Data, plan: Plan) -> None:
-    """Take a few steps over all rows; an interrupt keeps the best state."""
+def train_jointly(
+    model: LatentVariableModel, data: Data, plan: Plan, passes: Passes | None = None
+) -> None:
+    """Take a few steps over all rows; an interrupt keeps the best state.
+
+    Parameters
+    ----------
+    model : LatentVariableModel
+    data : tuple over views of tuples of Block
+    plan : Plan
+    passes : Passes, optional
+        Knows where an earlier run was, and keeps where this one is.
+    """
+    passes = passes or NoPasses()
     among = plan.processes
     n_entries = among.total(sum(block.n_entries for blocks in data for block in blocks))
     rate = _JOINT_RATE * plan.training.learning_rate
@@ -264,9 +277,16 @@ def train_jointly(model: LatentVariableModel, data: Data, plan: Plan) -> None:
 
     given = (views, objective, n_entries, options)
     trainer = _JointTrainer(*given, accept=accept, agree=among.agreed, optimiser=optimiser)
+    passes.restore(trainer, optimiser)
+
     with progress_bar("all rows", JOINT_STEPS, plan.shown) as bar:
+
+        def on_step(state: State) -> None:
+            bar(state)
+            passes.after_step(trainer, optimiser)
+
         try:
-            trainer.run(on_step=bar)
+            trainer.run(on_step=on_step)
         except KeyboardInterrupt:
             trainer.restore_best()
             raise

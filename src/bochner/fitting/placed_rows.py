@@ -5,26 +5,29 @@ rows, and any number of processes goes on from them.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from bochner.data.views import fingerprint
 from bochner.errors import StorageError, StorageWarning, warn_user
-from bochner.io import files
-from bochner.training.checkpoint import shards
+from bochner.training.checkpoint import LastingPath
+from bochner.training.row_shards import RowShards
 
-SCHEMA = 1
+# Seconds between two files at the least.
+_SECONDS = 20.0
 
 
 class Places(Protocol):
     """What becomes of rows as they are placed."""
 
-    def restore(self, mean: Tensor, log_std: Tensor) -> Tensor:
+    def restore(self, mean: Tensor, spread: Tensor) -> Tensor:
         """Put known places where they belong, (n, D); return which rows have one, (n,), bool."""
 
-    def add(self, rows: Tensor, mean: Tensor, log_std: Tensor) -> None:
+    def add(self, rows: Tensor, mean: Tensor, spread: Tensor) -> None:
         """Keep the places of some rows, (l,) and (l, D)."""
 
     def finish(self) -> None:
@@ -34,11 +37,11 @@ class Places(Protocol):
 class NotKept:
     """Places that are in memory alone."""
 
-    def restore(self, mean: Tensor, log_std: Tensor) -> Tensor:  # noqa: ARG002
+    def restore(self, mean: Tensor, spread: Tensor) -> Tensor:  # noqa: ARG002
         """Return that none is known."""
         return torch.zeros(len(mean), dtype=torch.bool)
 
-    def add(self, rows: Tensor, mean: Tensor, log_std: Tensor) -> None:
+    def add(self, rows: Tensor, mean: Tensor, spread: Tensor) -> None:
         """Do nothing."""
 
     def finish(self) -> None:
@@ -46,33 +49,21 @@ class NotKept:
 
 
 class PlacedRows:
-    """Files of places, each with the numbers of its rows among those of all processes.
+    """Files of places, with their spread: standard deviations, or logarithms of them.
 
     Parameters
     ----------
-    checkpoint : Path
-        Files have its name, the number of their first row added.
-    fingerprint : str
-        Of the model under which rows are placed, and of the data: files with another one are left
-        alone.
-    start : int
-        Global number of this process's first row.
-    seconds : float
-        Least time between two files.
+    shards : RowShards
+        Of the model under which rows are placed, and of the data.
     """
 
-    def __init__(
-        self, checkpoint: Path, fingerprint: str, start: int, seconds: float = 20.0
-    ) -> None:
-        self._checkpoint = checkpoint
-        self._fingerprint = fingerprint
-        self._start = start
-        self._seconds = seconds
+    def __init__(self, shards: RowShards) -> None:
+        self._shards = shards
         self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []
         self._last = time.monotonic()
         self._warned = False
 
-    def restore(self, mean: Tensor, log_std: Tensor) -> Tensor:
+    def restore(self, mean: Tensor, spread: Tensor) -> Tensor:
         """Read the files of an earlier run.
 
         Raises
@@ -81,34 +72,25 @@ class PlacedRows:
             One cannot be read.
         """
         known = torch.zeros(len(mean), dtype=torch.bool)
-        for path in shards(self._checkpoint):
-            tensors, header = files.read(path, "places of rows", SCHEMA)
-            if header.get("fingerprint") != self._fingerprint:
-                continue
-            rows = tensors["rows"] - self._start
-            here = (rows >= 0) & (rows < len(mean))
-            mean[rows[here]] = tensors["mean"][here].to(mean)
-            log_std[rows[here]] = tensors["log_std"][here].to(log_std)
-            known[rows[here]] = True
+        for rows, values in self._shards.read(len(mean)):
+            mean[rows] = values["mean"].to(mean)
+            spread[rows] = values["spread"].to(spread)
+            known[rows] = True
         return known
 
-    def add(self, rows: Tensor, mean: Tensor, log_std: Tensor) -> None:
+    def add(self, rows: Tensor, mean: Tensor, spread: Tensor) -> None:
         """Keep places, and write them when enough time has passed."""
-        self._waiting.append((rows + self._start, mean, log_std))
-        if time.monotonic() - self._last >= self._seconds:
+        self._waiting.append((rows, mean, spread))
+        if time.monotonic() - self._last >= _SECONDS:
             self.finish()
 
     def finish(self) -> None:
         """Write what was not written yet."""
         if not self._waiting:
             return
-        parts = (torch.cat(part).cpu() for part in zip(*self._waiting, strict=True))
-        tensors = dict(zip(("rows", "mean", "log_std"), parts, strict=True))
-        first = int(tensors["rows"][0])
-        path = self._checkpoint.with_name(f"{self._checkpoint.name}.rows-{first:012d}")
-        kind = {"kind": "places of rows", "schema": SCHEMA, "fingerprint": self._fingerprint}
+        rows, mean, spread = (torch.cat(part) for part in zip(*self._waiting, strict=True))
         try:
-            files.write(path, tensors, kind)
+            self._shards.write(rows, {"mean": mean, "spread": spread})
         except StorageError as error:  # no reason to lose the run
             if not self._warned:
                 warn_user(
@@ -117,3 +99,25 @@ class PlacedRows:
             self._warned = True
         self._waiting = []
         self._last = time.monotonic()
+
+
+def kept_places(
+    checkpoint: object, candidates: Tensor, start: int, settings: Mapping[str, object]
+) -> Places:
+    """Return the places of training rows under the final model that stay beside a checkpoint which
+    lasts longer than the fit.
+
+    Parameters
+    ----------
+    checkpoint : path or None
+    candidates : Tensor of shape (C, D)
+        Of the model.
+    start : int
+        Number of this process's first row.
+    settings : mapping
+        What else tells models and data apart.
+    """
+    if not isinstance(checkpoint, LastingPath):
+        return NotKept()
+    digest = fingerprint([candidates], dict(settings))
+    return PlacedRows(RowShards(Path(checkpoint), "latents", digest, start))

@@ -14,11 +14,13 @@ from bochner.fitting import landmarks
 from bochner.fitting.data import Finished, FitData, RowSelection, TrainingData, final_bound
 from bochner.fitting.placed_rows import NotKept, PlacedRows, Places
 from bochner.fitting.plan import Plan, condition, evaluate
+from bochner.fitting.row_passes import KeptPasses, NoPasses, Passes
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE
 from bochner.regression.observations import Data
 from bochner.training.row_adam import KeptLatents
+from bochner.training.row_shards import RowShards
 from bochner.weight_posterior.posterior import ViewPosterior
 
 _JOINT_DRAWS = 4
@@ -61,15 +63,28 @@ class _Landmarks:
         here = among.here(self.index, n_rows)
         return landmarks.spread(model, posterior, every, *local, here, self._places(model))
 
+    def _digest(self, model: LatentVariableModel) -> str:
+        """Return what tells what follows from the landmarks' model and the rows of all processes,
+        however they are divided.
+        """
+        settings = {"rows": self.data.checksum, "origin": self.every.origin}
+        return fingerprint(model.state_dict().values(), settings)
+
     def _places(self, model: LatentVariableModel) -> Places:
-        """Return the places that an earlier run kept, where rows may be divided in another way."""
+        """Return the places that an earlier run kept."""
         path = self.every.checkpoint
-        checksum = self.data.checksum
-        if path is None or checksum is None:
+        if path is None or self.data.checksum is None:
             return NotKept()
-        settings = {"rows": checksum, "origin": self.every.origin}
-        digest = fingerprint(model.state_dict().values(), settings)
-        return PlacedRows(path, digest, self.every.processes.start)
+        start = self.every.processes.start
+        return PlacedRows(RowShards(path, "placed", self._digest(model), start))
+
+    def _passes(self, model: LatentVariableModel) -> Passes:
+        """Return the passes over all rows that an earlier run kept."""
+        path = self.every.checkpoint
+        if path is None or self.data.checksum is None:
+            return NoPasses()
+        given = (self.data.n_rows, self.every.processes)
+        return KeptPasses(path, self._digest(model), *given)
 
 
 class ConjugateLandmarks(_Landmarks):
@@ -80,22 +95,30 @@ class ConjugateLandmarks(_Landmarks):
     ) -> Finished:
         """Return the better of the models before and after the joint steps, by its bound."""
         self._agree(model)
-        rotated = self.every.processes.first(training.rotation).apply(self.data.blocks)
-        every = _for_many_passes(rotated, self.every)
+        every = self.every.processes.first(training.rotation).apply(self.data.blocks)
+        # a model that was not trained to its end is none to go on from
+        passes = NoPasses() if interrupted else self._passes(model)
+        if not passes.knows("joint"):
+            every = _for_many_passes(every, self.every)
         placed = self._placed(model, every, training.blocks)
-        before, _ = evaluate(placed, every, self.every, "joint", n_draws=_JOINT_DRAWS)
+
+        def bound() -> tuple[float, float]:
+            return evaluate(placed, every, self.every, "joint", n_draws=_JOINT_DRAWS)
+
+        before, _ = passes.numbers("placed", bound)
         report = {"n": self.index.shape[0], "elbo_placed": before, "elbo_joint": before}
         cut = False
         if not interrupted:
             kept = _Kept(placed)
-            cut = self._train_jointly(placed, every)
-            after, _ = evaluate(placed, every, self.every, "joint", n_draws=_JOINT_DRAWS)
+            cut = self._train_jointly(placed, every, passes)
+            passes = NoPasses() if cut else passes
+            after, _ = passes.numbers("joint", bound)
             report["elbo_joint"] = max(before, after)
             if not after > before:
                 kept.restore(placed)
             del kept
-        bound = final_bound(placed, self.data, self.every)
-        return Finished(placed, *bound, report, interrupted=cut)
+        final = passes.numbers("final", lambda: final_bound(placed, self.data, self.every))
+        return Finished(placed, *final, report, interrupted=cut)
 
     def _placed(
         self, model: LatentVariableModel, every: Data, chosen: Data
@@ -105,10 +128,10 @@ class ConjugateLandmarks(_Landmarks):
         whole = landmarks.as_if_whole(posterior, chosen)
         return self._spread(model, whole, landmarks.narrow(every))
 
-    def _train_jointly(self, placed: LatentVariableModel, every: Data) -> bool:
+    def _train_jointly(self, placed: LatentVariableModel, every: Data, passes: Passes) -> bool:
         """Take the joint steps, and return whether they were interrupted."""
         try:
-            landmarks.train_jointly(placed, every, self.every)
+            landmarks.train_jointly(placed, every, self.every, passes)
         except KeyboardInterrupt:
             if self.every.processes.size > 1:
                 raise  # the others wait for this process
@@ -149,14 +172,16 @@ class SiteLandmarks(_Landmarks):
         model: LatentVariableModel,
         training: TrainingData,  # noqa: ARG002 - conjugate views need it
         *,
-        interrupted: bool,  # noqa: ARG002
+        interrupted: bool,
     ) -> Finished:
         """Return the model of all rows."""
         self._agree(model)
+        passes = NoPasses() if interrupted else self._passes(model)
         anchors = Anchors(self.index.to(self.plan.device), self.rows.blocks)
         posterior = condition(model, self.rows.blocks, self.plan)
         blocks = self.data.blocks
         placed = self._spread(model, posterior, blocks)
-        value, error = landmarks.evaluate_anchored(placed, blocks, anchors, self.every)
+        given = (placed, blocks, anchors, self.every)
+        value, error = passes.numbers("final", lambda: landmarks.evaluate_anchored(*given))
         report = {"n": self.index.shape[0], "elbo_placed": value, "elbo_joint": value}
         return Finished(placed, value, error, report, anchors)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import glob
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,7 @@ from bochner.io import files
 from bochner.io.outputs import exists
 from bochner.io.schema import Tensors, parse, whole
 from bochner.processes import Processes
+from bochner.training.adam import Moments
 from bochner.training.trainer import Module, NoCheckpoint, State, Trainer
 
 SCHEMA = 1
@@ -80,13 +81,23 @@ def discard(path: str | os.PathLike[str]) -> None:
     """Remove the checkpoint of a fit that is done, and what is beside it, if it is not to last."""
     if isinstance(path, LastingPath):
         return
-    for file in [Path(path), *shards(Path(path))]:
+    for file in [Path(path), *beside(Path(path))]:
         file.unlink(missing_ok=True)
 
 
+def beside(checkpoint: Path) -> list[Path]:
+    """Return the files beside a checkpoint: of rows, and of how far passes over all of them are."""
+    return [*shards(checkpoint), passes_file(checkpoint)]
+
+
 def shards(checkpoint: Path) -> list[Path]:
-    """Return the files of places of rows beside a checkpoint."""
+    """Return the files of rows beside a checkpoint."""
     return sorted(checkpoint.parent.glob(f"{glob.escape(checkpoint.name)}.rows-*"))
+
+
+def passes_file(checkpoint: Path) -> Path:
+    """Return the file that says how far passes over all rows are."""
+    return checkpoint.with_name(f"{checkpoint.name}.passes")
 
 
 @dataclass
@@ -123,7 +134,7 @@ class Checkpoint:
         """
         earlier = self.read()
         if earlier is None:
-            for stale in shards(self.path):
+            for stale in beside(self.path):
                 stale.unlink(missing_ok=True)
             self._write({}, None, {})
             self._empty = True
@@ -143,15 +154,8 @@ class Checkpoint:
 
     def write(self, trainer: Trainer[Module], extra: dict[str, object]) -> None:
         """Write now."""
-        tensors = {
-            f"module.{name}": tensor for name, tensor in trainer.module.state_dict().items()
-        }
         moments = trainer.optimiser.state_dict()["state"]
-        for i, slots in moments.items():
-            tensors |= {
-                f"optimiser.{i}.{name}": torch.as_tensor(value)
-                for name, value in slots.items()
-            }
+        tensors = tensors_of(trainer.module.state_dict(), moments)
         self._write(tensors, trainer.state.to_dict(), extra)
         self._empty = False
 
@@ -237,6 +241,17 @@ class SharedCheckpoint:
 AnyCheckpoint = Checkpoint | NoCheckpoint | SharedCheckpoint
 
 
+def tensors_of(
+    parameters: Mapping[str, Tensor], moments: Moments, prefix: str = ""
+) -> dict[str, Tensor]:
+    """Return parameters of a module and moments of their optimiser as a file names them."""
+    named = {f"{prefix}module.{name}": tensor for name, tensor in parameters.items()}
+    for i, slots in moments.items():
+        for name, value in slots.items():
+            named[f"{prefix}optimiser.{i}.{name}"] = torch.as_tensor(value)
+    return named
+
+
 def restore(trainer: Trainer[Module], tensors: Tensors, state: State) -> None:
     """Put a trainer where a checkpoint was written.
 
@@ -245,17 +260,29 @@ def restore(trainer: Trainer[Module], tensors: Tensors, state: State) -> None:
     MismatchError
         A tensor is missing, unknown, or of another shape than its parameter.
     """
-    trainer.module.load_state_dict(tensors.take_all("module."))
-    slots: dict[int, dict[str, Tensor]] = {}
-    for i, parameter in enumerate(trainer.optimiser.parameters):
-        prefix = f"optimiser.{i}."
-        shape = tuple(parameter.shape)
-        if prefix + "step" in tensors:
-            slots[i] = {
-                "step": tensors.take(prefix + "step", kind="i"),
-                "exp_avg": tensors.take(prefix + "exp_avg", *shape, kind="f"),
-                "exp_avg_sq": tensors.take(prefix + "exp_avg_sq", *shape, kind="f"),
-            }
+    slots = restored(trainer, tensors)
     tensors.finish()
     trainer.optimiser.load_state_dict({"state": slots})
     trainer.resume(state)
+
+
+def restored(trainer: Trainer[Module], tensors: Tensors, prefix: str = "") -> Moments:
+    """Put a module where `tensors_of` wrote it, and return the moments of its optimiser.
+
+    Raises
+    ------
+    MismatchError
+        A tensor is missing, or of another shape than its parameter.
+    """
+    trainer.module.load_state_dict(tensors.take_all(f"{prefix}module."))
+    slots: Moments = {}
+    for i, parameter in enumerate(trainer.optimiser.parameters):
+        name = f"{prefix}optimiser.{i}."
+        shape = tuple(parameter.shape)
+        if name + "step" in tensors:
+            slots[i] = {
+                "step": tensors.take(name + "step", kind="i"),
+                "exp_avg": tensors.take(name + "exp_avg", *shape, kind="f"),
+                "exp_avg_sq": tensors.take(name + "exp_avg_sq", *shape, kind="f"),
+            }
+    return slots

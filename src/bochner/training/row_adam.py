@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from bochner.memory import chunks
 from bochner.models.lvm import GaussianLatents
 from bochner.random import RowNoise
-from bochner.training.adam import EPS, FIRST, SECOND, Adam
+from bochner.training.adam import EPS, FIRST, SECOND, Adam, Moments
 from bochner.training.row_store import RowStore
 
 # Rows that are moved at once.
@@ -44,6 +44,30 @@ class KeptLatents:
             latents.log_std[part] = log_std.to(latents.mean)
 
 
+class KeptRows:
+    """Latents and moments of an optimiser as they are now, to come back to.
+
+    Parameters
+    ----------
+    optimiser : RowAdam
+
+    Attributes
+    ----------
+    count, n_rows : int
+        Steps that the optimiser had taken, and its rows.
+    """
+
+    def __init__(self, optimiser: RowAdam) -> None:
+        self.count, self.n_rows = optimiser.count, optimiser.n_rows
+        self._store = RowStore(optimiser.n_rows, optimiser.width, optimiser.dtype)
+        for part in chunks(optimiser.n_rows, _PART):
+            self._store.write(part, optimiser.read(part))
+
+    def read(self, part: slice) -> Tensor:
+        """Return latents and moments of some consecutive rows, as `RowAdam.read` does."""
+        return self._store.read(part)
+
+
 class RowAdam(Adam):
     """Moves latents along a gradient in draws of them, beside the parameters of a module.
 
@@ -60,6 +84,8 @@ class RowAdam(Adam):
     ----------
     x : Tensor of shape (N, D + L)
         The last draw of the latents, a leaf.
+    count : int
+        Steps taken.
     """
 
     def __init__(
@@ -68,12 +94,39 @@ class RowAdam(Adam):
         super().__init__(module, learning_rate)
         self.x = latents.mean.new_empty(0)
         self._noise: RowNoise | None = None
-        self._latents, self._n_entries, self._count = latents, n_entries, 0
-        self._moments = self._store()
+        self._latents, self._n_entries, self.count = latents, n_entries, 0
+        n_rows, dim = latents.mean.shape
+        self._moments = RowStore(n_rows, 4 * dim, latents.mean.dtype)
 
-    def _store(self) -> RowStore:
-        n_rows, dim = self._latents.mean.shape
-        return RowStore(n_rows, 4 * dim, self._latents.mean.dtype)
+    @property
+    def n_rows(self) -> int:
+        """Rows that are moved."""
+        return len(self._latents.mean)
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row: latents, logarithms of their standard deviations, moments; 6 D."""
+        return 6 * self._latents.mean.shape[1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of those numbers."""
+        return self._latents.mean.dtype
+
+    @torch.no_grad()
+    def read(self, part: slice) -> Tensor:
+        """Return latents and moments of some consecutive rows, (n, 6 D), on the processor."""
+        latents = self._latents.mean[part], self._latents.log_std[part]
+        return torch.cat([*(values.cpu() for values in latents), self._moments.read(part)], 1)
+
+    @torch.no_grad()
+    def write(self, part: slice, values: Tensor) -> None:
+        """Put latents and moments of some consecutive rows in place, as `read` returns them."""
+        dim = self._latents.mean.shape[1]
+        mean, log_std, moments = torch.split(values, [dim, dim, 4 * dim], dim=1)
+        self._latents.mean[part] = mean.to(self._latents.mean)
+        self._latents.log_std[part] = log_std.to(self._latents.mean)
+        self._moments.write(part, moments)
 
     def draw(self, noise: RowNoise) -> Tensor:
         """Return latents drawn with this noise, along whose gradient the next step goes."""
@@ -99,7 +152,7 @@ class RowAdam(Adam):
             if parameter.grad is not None:
                 parameter.grad.mul_(-1.0 / self._n_entries)
         super().step()
-        self._count += 1
+        self.count += 1
         for part in chunks(len(self._latents.mean), _PART):
             self._move(part)
         self.zero_grad()
@@ -112,8 +165,8 @@ class RowAdam(Adam):
         first = first.lerp(slope, 1.0 - FIRST)
         second = (second * SECOND).addcmul_(slope, slope, value=1.0 - SECOND)
         self._moments.write(part, torch.cat([first, second], dim=1))
-        scale = (second / (1.0 - SECOND**self._count)).sqrt_().add_(EPS)
-        rate = -self.learning_rate / (1.0 - FIRST**self._count)
+        scale = (second / (1.0 - SECOND**self.count)).sqrt_().add_(EPS)
+        rate = -self.learning_rate / (1.0 - FIRST**self.count)
         move = (first / scale).mul_(rate)
         dim = mean.shape[1]
         mean += move[:, :dim]
@@ -130,18 +183,22 @@ class RowAdam(Adam):
         on_std = on_x * std * self._noise[part] - std.square().sub_(1.0)
         return torch.cat([on_x - mean, on_std], dim=1).mul_(-1.0 / self._n_entries)
 
+    def moments(self) -> Moments:
+        """Return the moments of the module's parameters."""
+        return super().state_dict()["state"]
+
+    def load_moments(self, moments: Moments, count: int) -> None:
+        """Come back to moments of the module's parameters after so many steps."""
+        super().load_state_dict({"state": moments})
+        self.count = count
+
     def state_dict(self) -> dict[str, Any]:
         """Return what `load_state_dict` comes back to: of the rows a store of their own."""
-        kept = self._store()
-        for part in chunks(len(self._latents.mean), _PART):
-            kept.write(part, self._moments.read(part))
-        rows = (KeptLatents(self._latents), kept, self._count)
-        return {**super().state_dict(), "rows": rows}
+        return {**super().state_dict(), "rows": KeptRows(self)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Come back to a state."""
-        super().load_state_dict({"state": state["state"]})
-        latents, kept, self._count = state["rows"]
-        latents.restore(self._latents)
-        for part in chunks(len(self._latents.mean), _PART):
-            self._moments.write(part, kept.read(part))
+        kept: KeptRows = state["rows"]
+        self.load_moments(state["state"], kept.count)
+        for part in chunks(self.n_rows, _PART):
+            self.write(part, kept.read(part))

@@ -217,10 +217,18 @@ class Trainer(Generic[Module]):
         self.optimiser = Adam(self.module, self.options.learning_rate, self.options.factors)
         self._good = self._best = self._snapshot()
 
-    def resume(self, state: State) -> None:
-        """Continue from parameters and optimiser that were just restored."""
+    @property
+    def good(self) -> Snapshot:
+        """What a step that is not finite rolls back to."""
+        return self._good
+
+    def resume(self, state: State, good: bool = True) -> None:
+        """Continue from parameters and optimiser that were just restored; unless they are ``good``
+        a step that is not finite rolls back to what was there before.
+        """
         self.state = state
-        self._good = self._best = self._snapshot()
+        if good:
+            self._good = self._best = self._snapshot()
 
     def rewind(self) -> None:
         """Return to the last whole snapshot: an interrupt may have struck in the middle of a

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -24,13 +24,14 @@ from bochner.estimators import training_data
 from bochner.estimators.methods.rows import RowsMixin
 from bochner.estimators.settings import options
 from bochner.fitting.data import Candidates
+from bochner.fitting.placed_rows import NotKept, Places
 from bochner.latent_inference.infer import Placer
 from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.prediction.latent_std import Check, check, latent_interval, latent_std, widened
 from bochner.processes import current, isolated
 
-Places = tuple[FloatArray, FloatArray]
+MeanAndStd = tuple[FloatArray, FloatArray]
 
 # Training rows whose patterns of holes rows have on which standard deviations are checked.
 _PATTERNS = 4
@@ -71,8 +72,11 @@ class TrainingRows(ABC):
         offsets: list[Tensor | None],
         some: Candidates,
         covariates: Tensor,
+        kept: Places,
     ) -> tuple[TrainingLatents, KnownRows]:
-        """Return their latents, as far as they are found now, and the rows that reports look at."""
+        """Return their latents, as far as they are found now, and the rows that reports look at;
+        those that are found later are kept.
+        """
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,7 @@ class HeldRows(TrainingRows):
         offsets: list[Tensor | None],
         some: Candidates,
         covariates: Tensor,
+        kept: Places,  # noqa: ARG002 - nothing is found later
     ) -> tuple[Unchecked, KnownRows]:
         """Place them; reports look at all of them where no other process has any."""
         values = self.values
@@ -125,10 +130,11 @@ class StoredRows(TrainingRows):
         offsets: list[Tensor | None],
         some: Candidates,
         covariates: Tensor,
+        kept: Places,
     ) -> tuple[Unplaced, KnownRows]:
         """Leave them to be placed when somebody asks; refuse those that changed in the fit."""
         current().together(self.check)
-        return Unplaced(self, offsets, covariates), _placed(some, model, covariates)
+        return Unplaced(self, offsets, covariates, kept), _placed(some, model, covariates)
 
     def check(self) -> None:
         """Refuse rows that are others than in the fit."""
@@ -179,11 +185,14 @@ class Unplaced(TrainingLatents):
         Logarithms of these rows' size factors.
     covariates : Tensor of shape (N, L)
         Of these rows.
+    kept : Places
+        Knows where an earlier run placed rows, and keeps where this one does.
     """
 
     rows: StoredRows
     offsets: list[Tensor | None]
     covariates: Tensor
+    kept: Places
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
@@ -203,10 +212,10 @@ class Unplaced(TrainingLatents):
         """Place the rows: a copy does not have them."""
         return self.whole(model)
 
-    def _placed(self, model: PlacingMixin, with_std: bool) -> Places:
+    def _placed(self, model: PlacingMixin, with_std: bool) -> MeanAndStd:
         self.rows.check()
         given = (self.rows.source, self.offsets, self.covariates)
-        return isolated(model._latents)(*given, with_std=with_std)
+        return isolated(model._latents)(*given, with_std=with_std, kept=self.kept)
 
 
 @dataclass(frozen=True)
@@ -356,13 +365,19 @@ class PlacingMixin(RowsMixin):
         return self._embedded.dtype
 
     def _placements(
-        self, values: Any, offsets: list[Tensor | None], covariates: Tensor
+        self,
+        values: Any,
+        offsets: list[Tensor | None],
+        covariates: Tensor,
+        cuts: Iterable[slice] | None = None,
     ) -> Iterator[tuple[Placement, list[Tensor], list[Tensor | None]]]:
-        """Yield placed rows, their scaled data and offsets, part by part."""
+        """Yield placed rows, their scaled data and offsets, part by part: those that are asked for,
+        or all.
+        """
         options.of_empty(values)
         if self._placer is None:
             self._placer = Placer(self._fit.posterior, self._candidates)
-        for rows, row_offsets, beside in self._dense_parts(values, offsets, covariates):
+        for rows, row_offsets, beside in self._dense_parts(values, offsets, covariates, cuts):
             yield self._placer.place(rows, row_offsets, covariates=beside), rows, row_offsets
 
     def _latents(
@@ -372,18 +387,26 @@ class PlacingMixin(RowsMixin):
         covariates: Tensor,
         with_std: bool = True,
         checked: bool = True,
-    ) -> Places:
-        """Return places of rows and, if wanted, their standard deviations, (n, D)."""
+        kept: Places | None = None,
+    ) -> MeanAndStd:
+        """Return places of rows and, if wanted, their standard deviations, (n, D).
+
+        What is kept of an earlier run is taken from there.
+        """
         of_part = self._std if checked else self._raw_std
         mean = np.empty((values.shape[0], self._n_latents), values.dtype)
         std = np.zeros(mean.shape, values.dtype if checked else np.float64)
-        start = 0
-        for part, rows, row_offsets in self._placements(values, offsets, covariates):
-            stop = start + len(part.mean)
-            mean[start:stop] = part.mean
+        kept = NotKept() if kept is None or not with_std else kept
+        known = kept.restore(torch.from_numpy(mean), torch.from_numpy(std))
+        cuts = [cut for cut in self._cuts(values) if not bool(known[cut].all())]
+        given = (values, offsets, covariates, cuts)
+        for cut, (part, rows, logs) in zip(cuts, self._placements(*given), strict=True):
+            mean[cut] = part.mean
             if with_std:
-                std[start:stop] = of_part(part, rows, row_offsets)
-            start = stop
+                std[cut] = of_part(part, rows, logs)
+            here = torch.arange(cut.start, cut.stop)
+            kept.add(here, *(torch.from_numpy(values[cut]) for values in (mean, std)))
+        kept.finish()
         return mean, std
 
     def _std(
@@ -426,7 +449,7 @@ class PlacingMixin(RowsMixin):
 
     def _intervals(
         self, values: Any, offsets: list[Tensor | None], covariates: Tensor, level: float
-    ) -> Places:
+    ) -> MeanAndStd:
         """Return limits of the latents' central intervals, (n, D)."""
         shape = (values.shape[0], self._n_latents)
         share = self._check().share(level)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -221,14 +221,21 @@ class RowsMixin:
         part = dense_rows(values, rows if isinstance(rows, slice) else rows.numpy())
         return self._split(part), offsets_of(offsets, rows)
 
+    def _cuts(self, values: FloatArray) -> Iterator[slice]:
+        """Cut rows into parts of which there may be copies in float64."""
+        return chunks(values.shape[0], ROWS) if sp.issparse(values) else passes(values.shape)
+
     def _dense_parts(
-        self, values: FloatArray, offsets: list[Tensor | None], covariates: Tensor
+        self,
+        values: FloatArray,
+        offsets: list[Tensor | None],
+        covariates: Tensor,
+        cuts: Iterable[slice] | None = None,
     ) -> Iterator[tuple[list[Tensor], list[Tensor | None], Tensor]]:
         """Yield rows by view, dense and scaled, with their offsets and covariates: part by part,
-        copies in float64 as well.
+        those that are asked for, or all.
         """
-        sparse = sp.issparse(values)
-        for rows in chunks(values.shape[0], ROWS) if sparse else passes(values.shape):
+        for rows in self._cuts(values) if cuts is None else cuts:
             yield *self._some(values, offsets, rows), covariates[rows]
 
     def _fit_covariates(self, covariates: object, X: object, n_rows: int) -> Covariates:
