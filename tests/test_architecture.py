@@ -47,7 +47,8 @@ FLOORS: dict[str, str] = {
         regression.conjugate_gradients regression.site_entries regression.site_passes
         regression.nonconjugate
         regression.incomplete_dense regression.incomplete regression.streamed regression
-        objectives.elbo objectives.subset_sites objectives""",
+        objectives.elbo objectives.several_draws objectives.subset_sites
+        objectives""",
     "F7 inference": """
         training.adam training.trainer training.checkpoint training.row_store training.row_adam
         training.row_shards training

@@ -27,7 +27,8 @@ from bochner.models.lvm import (
     View,
 )
 from bochner.models.sites import N_GROUPS, Sites
-from bochner.objectives.elbo import Draws, Evaluation, draw, elbo_at, latent_noise, row_noise
+from bochner.objectives.elbo import Bound, Draws, Evaluation, draw, latent_noise, row_noise
+from bochner.objectives.several_draws import elbos
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes
 from bochner.random import RowNoise
@@ -268,14 +269,18 @@ def evaluate(
         expensive = model.has_sites or has_holes(data)
         expensive = expensive and plan.spec.n_frequencies > _FEW_FREQUENCIES
         n_draws = LOCAL_EVALUATION_DRAWS if expensive else EVALUATION_DRAWS
+    noises = [plan.row_noise(model, purpose, i) for i in range(n_draws)]
+
+    def spectra(i: int) -> Draws:
+        return plan.spectra(model, purpose, i, budget)
+
+    how = Evaluation(processes=plan.processes, n_sweeps=SWEEPS)
+
+    def value(bound: Bound) -> Tensor:
+        return bound.with_gap if weighted else bound.unweighted
+
     with torch.no_grad():
-        kl = model.latents.kl()
-        values = torch.stack(
-            [
-                _value(model, kl, data, plan, (purpose, i), budget, weighted)
-                for i in range(n_draws)
-            ]
-        )
+        values = torch.stack(list(map(value, elbos(model, noises, data, spectra, how))))
     mean, error = mean_of_draws(values)
     return float(mean), float(error)
 
@@ -297,23 +302,6 @@ def mean_of_draws(values: Tensor) -> tuple[Tensor, Tensor]:
     skewness = skewness * (n * (n - 1.0)) ** 0.5 / (n - 2.0)
     factor = (n - 1.0) / (n - 3.0) + _OF_SKEWNESS * skewness.square() / n
     return mean, (factor * variance / (n - 1.0)).sqrt()
-
-
-def _value(
-    model: LatentVariableModel,
-    kl: Tensor,
-    data: Data,
-    plan: Plan,
-    key: tuple[str, int],
-    budget: float | None,
-    weighted: bool,
-) -> Tensor:
-    """Return the bound at the draw of a key; what it takes of memory is gone with it."""
-    x = model.latents.drawn(plan.row_noise(model, *key))
-    draws = plan.spectra(model, *key, budget)
-    among = plan.processes
-    bound = elbo_at(model, x, kl, data, draws, Evaluation(processes=among, n_sweeps=SWEEPS))
-    return bound.with_gap if weighted else bound.unweighted
 
 
 def condition(

@@ -240,15 +240,17 @@ class GaussianLatents(nn.Module):
         return with_covariates(x, self.covariates), kl
 
     @torch.no_grad()
-    def drawn(self, noise: RowNoise) -> Tensor:
+    def drawn(self, noise: RowNoise, rows: slice | None = None) -> Tensor:
         """Return ``sample`` of noise that is made row part by row part, without gradients: nothing
-        is held but the result.
+        is held but the result, which is of all rows or of consecutive ones.
         """
-        x = torch.empty_like(self.mean)
+        start, stop = (0, len(self.mean)) if rows is None else (rows.start, rows.stop)
+        x = torch.empty_like(self.mean[start:stop])
         for part in chunks(len(x), _PART):
-            spread = self.log_std[part].exp().mul_(noise[part])
-            torch.add(self.mean[part], spread, out=x[part])
-        return with_covariates(x, self.covariates)
+            here = slice(start + part.start, start + part.stop)
+            spread = self.log_std[here].exp().mul_(noise[here])
+            torch.add(self.mean[here], spread, out=x[part])
+        return with_covariates(x, self.covariates[start:stop])
 
     def draws(self, n_draws: int, seed: int, start: int = 0) -> list[Tensor]:
         """Draw X as often as asked, each (N, D + L): the draws over which the weights' statistics

@@ -352,7 +352,7 @@ def elbo_at(
         for view, f, of_view, columns, start in parts:
             settings = _Settings(columns, start, how)
             terms.append(_term(view.sites, view, view.see(x), f, of_view, settings))
-    kl = _of_all(model, kl, how.processes)
+    kl = kl_of_all(model, kl, how.processes)
     weighted = -kl
     control: Tensor | float = 0.0
     for view, term in zip(model.views, terms, strict=True):
@@ -393,7 +393,7 @@ def _joined(
     return blocks if plain and alike and whole and small else []
 
 
-def _of_all(model: LatentVariableModel, local: Tensor, processes: Processes) -> Tensor:
+def kl_of_all(model: LatentVariableModel, local: Tensor, processes: Processes) -> Tensor:
     """Return the divergence of all rows from that of the rows here, and those of kernels' own
     posteriors; its gradient in the latents is that of the rows here.
     """

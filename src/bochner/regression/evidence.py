@@ -4,8 +4,9 @@ latents, frequencies and noise, in two passes over the rows.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +23,8 @@ from bochner.regression.observations import CompleteBlock, Rows
 # Rows whose features and phases stay in a core's cache: computing features again for the second
 # pass is then cheaper than fetching them from memory.
 CHUNK_ROWS = 2048
+# Numbers of the sums of several draws.
+_SUMS = 2**24
 
 
 def gram_diagonal(f: Frequencies, n_rows: int) -> float:
@@ -213,6 +216,73 @@ def view_evidence(
         return value, () if into is None else into.parts()
 
     return closed_form(compute, x, f.first, f.second, f.amplitude, f.linear, noise_variance)
+
+
+def evidence_of_draws(
+    latents: Sequence[Callable[[Rows], Tensor]],
+    frequencies: Sequence[Frequencies],
+    noise_variance: Tensor,
+    block: CompleteBlock,
+    *,
+    dtype: torch.dtype,
+    chunk_rows: int = CHUNK_ROWS,
+    processes: Processes = ALONE,
+) -> list[Tensor]:
+    """Return what ``view_evidence`` does of a block at each of several draws, without gradients, to
+    the same bits: rows are read once for all of them.
+
+    Parameters
+    ----------
+    latents : sequence of callable
+        Rows -> their latents at a draw, (n, D).
+    frequencies : sequence of Frequencies
+        One per draw.
+    noise_variance : Tensor, scalar, or of shape (M,) for one per column, float64
+    block : CompleteBlock
+    dtype : torch.dtype
+        Of the latents and so of the products.
+    chunk_rows, processes
+        As in ``view_evidence``.
+
+    Returns
+    -------
+    list of Tensor, scalar float64
+        In nats. Sums of all draws are held, K^2 + K m numbers each; where that is too much rows are
+        read once for each few draws.
+    """
+    noise = Noise.of(noise_variance).of_block(block)
+    points = [f.to(dtype) for f in frequencies]
+    n_rows = processes.total(block.n_rows)
+    cuts = list(chunks(block.Y.shape[0], chunk_rows)) or [slice(0, 0)]
+    scratch = Scratch(torch.empty(0, dtype=dtype, device=block.Y.device))
+
+    def products(draw: int) -> torch.dtype:
+        return products_in(dtype, gram_diagonal(points[draw], n_rows), noise.variance)
+
+    def summed(draws: range, of_products: Sequence[torch.dtype]) -> list[Statistics]:
+        sums: list[Statistics] = []
+        for i, cut in enumerate(cuts):
+            Y, rows = block.Y[cut], block.rows.part(cut)
+            square = noise.square(block) if i == 0 else 0.0
+            for place, draw in enumerate(draws):
+                phi = evaluate(latents[draw](rows), points[draw], scratch).features
+                given = (square, block.n_columns, of_products[place])
+                part = statistics(phi, Y, *given)
+                sums[place : place + 1] = [sums[place] + part if i else part]
+        return [one.over(processes) for one in sums]
+
+    def exact(draw: int) -> Statistics:
+        return summed(range(draw, draw + 1), [torch.float64])[0]
+
+    k, width = points[0].n_features, block.Y.shape[1]
+    at_once = max(1, _SUMS // (k * (k + width)))
+    out = []
+    for some in chunks(len(points), at_once):
+        draws = range(some.start, some.stop)
+        of_draws = summed(draws, [products(draw) for draw in draws])
+        for draw, sums in zip(draws, of_draws, strict=True):
+            out.append(noise.value(sums, functools.partial(exact, draw)))
+    return out
 
 
 def expected_statistics(
