@@ -1,15 +1,18 @@
 """One bar for all that a command or a fit does, with the time that is left, on standard error or in
-a notebook; silent elsewhere.
+a notebook; elsewhere lines now and then, where somebody wants them, and in the log.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import logging
 import random
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,6 +20,11 @@ if TYPE_CHECKING:
 
 # How many steps of a part are done, the words before the bar, and how many it has by now.
 Update = Callable[[int, str, int | None], None]
+# Takes a line.
+Write = Callable[[str], None]
+# Seconds between two lines of one phase at the least.
+SECONDS = 30.0
+_LOG = logging.getLogger("bochner")
 
 
 class _Bar:
@@ -47,12 +55,44 @@ class _Bar:
         self._drawn.update(self._task, description=words, most=more, **place)
 
 
+class _Lines:
+    """Lines in place of a bar: one where a phase begins, and one now and then, with the seconds
+    since the first. The words before a comma name the phase.
+
+    Attributes
+    ----------
+    expected, ended : int
+        As of a bar; nothing is made of them.
+    """
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._began = self._last = time.monotonic()
+        self._phase = ""
+        self.expected = self.ended = 0
+
+    def say(self, words: str) -> None:
+        """Name what is going on."""
+        phase, now = words.partition(",")[0], time.monotonic()
+        if phase != self._phase or now - self._last >= SECONDS:
+            self._phase, self._last = phase, now
+            self._write(f"{words} ({now - self._began:.0f} s)")
+
+    def move(self, done: int, words: str, n_steps: int, most: bool) -> None:
+        """Say that so many of a part's steps are done."""
+        del done, n_steps, most
+        self.say(words)
+
+
 # Of the caller's thread: a fit inside a command moves the bar of the command.
-_current: ContextVar[_Bar | None] = ContextVar("bar", default=None)
+_current: ContextVar[_Bar | _Lines | None] = ContextVar("bar", default=None)
+_logged: ContextVar[_Lines | None] = ContextVar("log", default=None)
 
 
 @contextmanager
-def overall(words: str, shown: bool, console: Console | None = None) -> Iterator[None]:
+def overall(
+    words: str, shown: bool, console: Console | None = None, write: Write | None = None
+) -> Iterator[None]:
     """Draw one bar for all parts inside; none where one is there already.
 
     Parameters
@@ -64,17 +104,38 @@ def overall(words: str, shown: bool, console: Console | None = None) -> Iterator
         same.
     console : Console, optional
         Where to draw; by default standard error.
+    write : callable, optional
+        Takes lines where a bar is wanted and cannot be drawn: as each phase begins, and every
+        30 seconds at the most; None: nothing is said.
     """
-    if not shown or _current.get() is not None:
+    with ExitStack() as kept:
+        if _logged.get() is None:
+            _set(kept, _logged, _Lines(functools.partial(_LOG.info, "%s")))
+        if shown and _current.get() is None:
+            bar = kept.enter_context(_bar(words, console)) or (write and _Lines(write))
+            if bar is not None:
+                _set(kept, _current, bar)
         say(words)
         yield
-        return
+
+
+Value = TypeVar("Value")
+
+
+def _set(kept: ExitStack, variable: ContextVar[Value], value: Value) -> None:
+    """Set a variable until the end of a block."""
+    kept.callback(variable.reset, variable.set(value))
+
+
+@contextmanager
+def _bar(words: str, console: Console | None) -> Iterator[_Bar | None]:
+    """Draw a bar where it can be drawn."""
     with _python_random_state():
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
     console = console or Console(stderr=True)
     if not _draws(console):
-        yield
+        yield None
         return
     columns = (
         TextColumn("{task.description}"),
@@ -83,17 +144,14 @@ def overall(words: str, shown: bool, console: Console | None = None) -> Iterator
         _left_column(),
     )
     with Progress(*columns, console=console, transient=True, refresh_per_second=4) as drawn:
-        token = _current.set(_Bar(drawn, drawn.add_task(words, total=None, most=True)))
-        try:
-            yield
-        finally:
-            _current.reset(token)
+        yield _Bar(drawn, drawn.add_task(words, total=None, most=True))
 
 
 def say(words: str) -> None:
-    """Name what is going on, where a bar is drawn."""
-    if (bar := _current.get()) is not None:
-        bar.say(words)
+    """Name what is going on: a phase, and after a comma how far it is."""
+    for place in (_current.get(), _logged.get()):
+        if place is not None:
+            place.say(words)
 
 
 def expect(n_steps: int) -> None:

@@ -213,6 +213,25 @@ def test_a_bad_value_is_found_before_rows_are_placed(X, expected, tmp_path):
     assert not (tmp_path / "z.npy").exists()
 
 
+def test_a_fit_without_a_terminal_says_its_phases(X, tmp_path):
+    done = run("fit", npy(X, tmp_path), *SETTINGS, "--out", tmp_path / "run")
+    said = [line.partition(" (")[0].partition(",")[0] for line in done.stderr.splitlines()]
+    said = [words for words in said if not words.startswith("Warning")]
+    assert said == [
+        "reading x.npy",
+        "looking at the data",
+        "starts",
+        "training",
+        "placing rows",
+        "bound of all rows",
+        "all rows",
+        "bound of all rows",
+        "final bound",
+        "writing",
+        "placing rows",
+    ]
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_run_that_is_cut_while_rows_are_placed_at_last_places_the_others(
     count, X, tmp_path, monkeypatch

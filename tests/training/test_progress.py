@@ -61,3 +61,54 @@ def test_the_time_that_is_left(seconds, most, text):
 @pytest.mark.skipif(find_spec("ipywidgets") is not None, reason="ipywidgets is installed")
 def test_a_notebook_without_widgets_has_no_bar_and_no_warning():
     assert drawn(force_jupyter=True) == ""
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that tests move."""
+    now = SimpleNamespace(value=100.0)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now.value)
+    return now
+
+
+def test_lines_are_said_as_phases_begin_and_now_and_then(clock):
+    said = []
+    console = Console(file=io.StringIO(), force_terminal=False, force_jupyter=False)
+    with overall("reading", True, console, said.append):
+        clock.value += 3.0
+        with progress_bar("training", 30, shown=True) as on_step:
+            for step in range(1, 8):
+                clock.value += 12.0
+                on_step(State(step=step, history=[-9.0 * step]))
+        say("placing rows, 0 of 20")
+        clock.value += 29.0
+        say("placing rows, 10 of 20")
+        clock.value += 1.0
+        say("placing rows, 15 of 20")
+        say("writing")
+    assert said == [
+        "reading (0 s)",
+        "training (3 s)",
+        "training, step 3, elbo -27 (39 s)",
+        "training, step 6, elbo -54 (75 s)",
+        "placing rows, 0 of 20 (87 s)",
+        "placing rows, 15 of 20 (117 s)",
+        "writing (117 s)",
+    ]
+    assert console.file.getvalue() == ""
+
+
+def test_a_library_says_phases_in_its_log_alone(clock, caplog, capsys):
+    with caplog.at_level("INFO", logger="bochner"), overall("starts", True):
+        clock.value += 30.0
+        with progress_bar("training", 30, shown=False) as on_step:
+            on_step(State(step=1, history=[-9.0]))
+            clock.value += 31.0
+            on_step(State(step=2, history=[-8.0]))
+    assert caplog.messages == [
+        "starts (0 s)",
+        "training (30 s)",
+        "training: step 1, elbo -9",
+        "training: step 2, elbo -8",
+    ]
+    assert capsys.readouterr() == ("", "")

@@ -42,7 +42,7 @@ from bochner.cli.parse import (
     check_words,
     checkpoints,
 )
-from bochner.cli.session import INTERRUPTED, follows, in_job, say, session
+from bochner.cli.session import INTERRUPTED, follows, in_job, report_progress, say, session
 from bochner.progress import overall
 
 app = typer.Typer(
@@ -167,7 +167,8 @@ def fit(
         check_apart(data, out)
         if not in_job():
             check_earlier_run(out, resume, force)
-        with overall(f"reading {data.name}", shown=not follows()):
+        shown = not follows()
+        with overall(f"reading {data.name}", shown=shown, write=report_progress):
             from bochner.cli import fit as logic
             from bochner.cli.data import Reading
             from bochner.cli.show import show

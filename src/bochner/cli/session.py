@@ -76,11 +76,21 @@ def say(text: str) -> None:
     """Print a line on standard error, and in the log where there is one."""
     if follows():
         return
+    _LOG.info("%s", _printed(text))
+
+
+def report_progress(text: str) -> None:
+    """Print a line on standard error: the log has its own."""
+    _printed(text)
+
+
+def _printed(text: str) -> str:
+    """Print lines on standard error; return what was printed."""
     lines = "\n".join(map(printable, text.split("\n")))
     # a closed pipe or terminal must not end a fit
     with suppress(OSError, ValueError):
         typer.echo(lines, err=True)
-    _LOG.info("%s", lines)
+    return lines
 
 
 @contextmanager

@@ -110,7 +110,8 @@ class NGMVLVM(LatentVariableEstimator):
         Same seed, same result; None draws afresh.
     verbose : int, default=0
         1 shows a progress bar where standard error is a terminal, and in notebooks that have
-        ipywidgets.
+        ipywidgets. The log "bochner" (INFO) has a line as a phase begins and every 30 seconds,
+        whatever ``verbose``.
 
     Attributes
     ----------

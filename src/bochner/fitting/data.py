@@ -29,6 +29,7 @@ from bochner.models.lvm import Covariates, LatentVariableModel, ModelSpec
 from bochner.models.sites import DENSE
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes
+from bochner.progress import say
 from bochner.regression.observations import Block, CompleteBlock, Data, has_holes
 from bochner.weight_posterior.posterior import ViewPosterior
 
@@ -438,6 +439,7 @@ class EveryRow:
 
 def final_bound(model: LatentVariableModel, data: FitData, plan: Plan) -> tuple[float, float]:
     """Return the bound that is stated, and its standard error."""
+    say("final bound")
     many = plan.processes.total(data.n_rows) > MANY_ROWS
     n_draws = _FEW_DRAWS if many else None
     entries = sum(block.n_entries for blocks in data.blocks for block in blocks)

@@ -23,6 +23,7 @@ from bochner.models.lvm import Covariates, GaussianLatents, LatentVariableModel
 from bochner.objectives.elbo import Evaluation, elbo_at
 from bochner.objectives.subset_sites import Anchors, anchored_elbo
 from bochner.processes import ALONE, Processes
+from bochner.progress import say
 from bochner.regression.observations import Block, Data
 from bochner.training.row_adam import RowAdam
 from bochner.training.trainer import State, Trainer, progress_bar
@@ -173,6 +174,7 @@ def spread(
         rows = rows[~known_rows[rows]]
         if not len(rows):
             continue
+        say(f"placing rows, {part.start:,} of {n_others:,}")
         some = take(data, rows)
         entries = [_entries(blocks, rows.shape[0]) for blocks in some]
         # 0 where a row has no data in the view
@@ -218,6 +220,7 @@ def evaluate_anchored(
         among = plan.processes
         values = []
         for i in range(_DRAWS):
+            say(f"final bound, draw {i + 1} of {_DRAWS}")
             x = model.latents.drawn(plan.row_noise(model, "final", i))
             draws = plan.spectra(model, "final", i)
             values.append(anchored_elbo(model, x, data, anchors, draws, among))

@@ -18,6 +18,7 @@ from bochner.fitting.row_passes import KeptPasses, NoPasses, Passes
 from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE
+from bochner.progress import say
 from bochner.regression.observations import Data
 from bochner.training.row_adam import KeptLatents
 from bochner.training.row_shards import RowShards
@@ -103,6 +104,7 @@ class ConjugateLandmarks(_Landmarks):
         placed = self._placed(model, every, training.blocks)
 
         def bound() -> tuple[float, float]:
+            say("bound of all rows")
             return evaluate(placed, every, self.every, "joint", n_draws=_JOINT_DRAWS)
 
         before, _ = passes.numbers("placed", bound)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import math
 import statistics
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from torch import Tensor, nn
 
 from bochner.errors import NumericalError, NumericalWarning, warn_user
-from bochner.progress import part
+from bochner.progress import SECONDS, part
 from bochner.training.adam import Adam
 
 if TYPE_CHECKING:
@@ -391,7 +392,7 @@ class NoCheckpoint:
 
 
 _LOG = logging.getLogger("bochner")
-# Steps between two lines of the log.
+# Steps between two lines of the log, at the most.
 _LOGGED = 100
 
 
@@ -408,9 +409,13 @@ def progress_bar(
 ) -> Iterator[StepBar]:
     """Yield a function to call after every step of training; see `bochner.progress.part`."""
     with part(label, n_steps, shown, console) as move:
+        last = time.monotonic()
 
         def update(state: State, until: int | None = None) -> None:
-            if state.step % _LOGGED == 0 or state.step == 1:
+            nonlocal last
+            late = time.monotonic() - last >= SECONDS
+            if state.step % _LOGGED == 0 or state.step == 1 or late:
+                last = time.monotonic()
                 _LOG.info("%s: step %d, elbo %.6g", label, state.step, state.history[-1])
             if move is not None:
                 words = f"{label}, step {state.step}, elbo {state.history[-1]:,.0f}"

@@ -30,6 +30,7 @@ from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.prediction.latent_std import Check, check, latent_interval, latent_std, widened
 from bochner.processes import current, isolated
+from bochner.progress import say
 
 MeanAndStd = tuple[FloatArray, FloatArray]
 
@@ -396,17 +397,19 @@ class PlacingMixin(RowsMixin):
         of_part = self._std if checked else self._raw_std
         mean = np.empty((values.shape[0], self._n_latents), values.dtype)
         std = np.zeros(mean.shape, values.dtype if checked else np.float64)
-        kept = NotKept() if kept is None or not with_std else kept
-        known = kept.restore(torch.from_numpy(mean), torch.from_numpy(std))
+        places = NotKept() if kept is None or not with_std else kept
+        known = places.restore(torch.from_numpy(mean), torch.from_numpy(std))
         cuts = [cut for cut in self._cuts(values) if not bool(known[cut].all())]
         given = (values, offsets, covariates, cuts)
         for cut, (part, rows, logs) in zip(cuts, self._placements(*given), strict=True):
+            if kept is not None:
+                say(f"placing rows, {cut.start:,} of {len(mean):,}")
             mean[cut] = part.mean
             if with_std:
                 std[cut] = of_part(part, rows, logs)
             here = torch.arange(cut.start, cut.stop)
-            kept.add(here, *(torch.from_numpy(values[cut]) for values in (mean, std)))
-        kept.finish()
+            places.add(here, *(torch.from_numpy(values[cut]) for values in (mean, std)))
+        places.finish()
         return mean, std
 
     def _std(
