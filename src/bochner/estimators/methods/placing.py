@@ -331,10 +331,6 @@ def _placed(some: Candidates, model: PlacingMixin, covariates: Tensor) -> KnownR
     return KnownRows(values, offsets, torch.arange(len(index)), placement, std)
 
 
-def _digest(values: FloatArray) -> str:
-    return fingerprint([values], {})
-
-
 class PlacingMixin(RowsMixin):
     """Placement of rows, and the latents of the training rows."""
 
@@ -390,9 +386,8 @@ class PlacingMixin(RowsMixin):
         checked: bool = True,
         kept: Places | None = None,
     ) -> MeanAndStd:
-        """Return places of rows and, if wanted, their standard deviations, (n, D).
-
-        What is kept of an earlier run is taken from there.
+        """Return places of rows and, if wanted, their standard deviations, (n, D): those that an
+        earlier run kept, and others.
         """
         of_part = self._std if checked else self._raw_std
         mean = np.empty((values.shape[0], self._n_latents), values.dtype)
@@ -487,7 +482,7 @@ class PlacingMixin(RowsMixin):
         """
         small = placement.covariances.numel() <= _REMEMBERED and not sp.issparse(values)
         small = small and not placement.covariates.shape[1]
-        self._placed = (_digest(values), placement) if small else None
+        self._placed = (fingerprint([values], {}), placement) if small else None
 
     def _recall(self, values: FloatArray, offsets: list[Tensor | None]) -> Placement | None:
         """Return where rows lie if they are the training rows of this very fit, without size
@@ -498,6 +493,6 @@ class PlacingMixin(RowsMixin):
         known = (
             placed is not None
             and all(o is None for o in offsets)
-            and placed[0] == _digest(values)
+            and placed[0] == fingerprint([values], {})
         )
         return placed[1] if known and placed is not None else None
