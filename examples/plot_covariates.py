@@ -61,7 +61,7 @@ kinds = [
 ]
 errors = []
 for kind in kinds:
-    if time.process_time() - begin > seconds:
+    if errors and time.process_time() - begin >= seconds:
         break
     restored = kind.fit(fits).inverse_transform(kind.transform(checks))
     errors.append(np.mean((restored - checks) ** 2))

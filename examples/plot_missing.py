@@ -64,11 +64,12 @@ def tuned(candidates):
     again = X_shown.copy()
     again[1::3, views["worst"]] = np.nan
     withheld = np.isnan(again) & ~hidden
-    begin, scores = time.process_time(), []
-    while candidates and time.process_time() - begin < seconds:
-        filled = candidates[0].fit_transform(again)
-        scores.append((bo.metrics.rmse(X, filled, withheld), len(scores), candidates.pop(0)))
-    return min(scores)[2], len(scores)
+    begin, errors = time.process_time(), []
+    for imputer in candidates:
+        if errors and time.process_time() - begin >= seconds:
+            break
+        errors.append(bo.metrics.rmse(X, imputer.fit_transform(again), withheld))
+    return candidates[int(np.argmin(errors))], len(errors)
 
 
 def regressions(estimator, *widths):

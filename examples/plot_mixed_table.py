@@ -109,7 +109,7 @@ tables = {"NG-MVLVM": as_numbers(completed)}
 for name, candidates in peers.items():
     begin, errors = time.process_time(), []
     for imputer in candidates:
-        if time.process_time() - begin > seconds:
+        if errors and time.process_time() - begin >= seconds:
             break
         guess = imputer.fit_transform(again)
         errors.append(bo.metrics.rmse(true.to_numpy(), guess, withheld))

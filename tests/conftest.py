@@ -8,3 +8,13 @@ import pytest
 def rng():
     """A generator of the test's own: no test depends on the order of others."""
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def few_draws(monkeypatch):
+    """Fits whose bound and posterior are known less well: for tests that do not look at them."""
+    from bochner.fitting import plan
+
+    monkeypatch.setattr(plan, "EVALUATION_DRAWS", 4)
+    monkeypatch.setattr(plan, "LOCAL_EVALUATION_DRAWS", 4)
+    monkeypatch.setattr(plan, "LATENT_DRAWS", 2)

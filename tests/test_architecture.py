@@ -65,7 +65,7 @@ FLOORS: dict[str, str] = {
         latent_inference.predictive_modes latent_inference.grid latent_inference
         prediction.entry_statistics prediction.calibration prediction.decoding
         prediction.row_posterior prediction.completion prediction.proposals
-        prediction.row_batch prediction.row_density prediction.density prediction.latent_std
+        prediction.row_batch prediction.row_density prediction.density prediction.latent_calibration
         prediction.diagnostics prediction.tempering prediction fitting.plan fitting.placed_rows
         fitting.row_passes fitting.landmarks
         fitting.noise_recalibration fitting.svd_compression fitting.data fitting.row_selection
@@ -82,7 +82,7 @@ FLOORS: dict[str, str] = {
         feature_maps.sections feature_maps.base feature_maps.fourier feature_maps.krein
         feature_maps.comparators feature_maps estimators.docstrings
         estimators.settings.likelihoods estimators.settings.constraints
-        estimators.settings.parameters estimators.settings.options estimators.settings.plans
+        estimators.settings.parameters estimators.settings.view_options estimators.settings.plans
         estimators.settings estimators.tables estimators.methods.rows estimators.surrogates
         estimators.training_data
         estimators.methods.placing estimators.methods.loadings estimators.methods.densities

@@ -104,6 +104,7 @@ CODE = {"README": (ROOT / "README.md").read_text()} | PAGES
 TESTED_APART = {page for page in PAGES if (ROOT / "tests" / f"test_docs_{page}.py").exists()}
 
 
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize(
     "page",
     [name for name, text in CODE.items() if BLOCK.search(text) and name not in TESTED_APART],

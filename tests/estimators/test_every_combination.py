@@ -9,6 +9,8 @@ import pytest
 
 import bochner as bo
 
+# what is finite with few draws is finite with many
+pytestmark = pytest.mark.usefixtures("few_draws")
 N = 36
 LIKELIHOODS = {
     "real": "gaussian",

@@ -9,7 +9,9 @@ import sys
 
 import pytest
 
-_MODEL = "bo.AdvisedRFLVM(160, init='pca', max_iter=1, random_state=0).fit(X).transform(X)"
+# few rows and features: what matters is the size of the matrices of every row's latents
+_FEW = "n_mixtures=1, n_frequencies=8, init='pca', max_iter=1, random_state=0"
+_MODEL = f"bo.AdvisedRFLVM(160, {_FEW}).fit(X[:12]).transform(X[:12])"
 _FEATURES = "bo.KreinFeatures(max_iter=2, random_state=0).fit(X).transform(X)"
 
 

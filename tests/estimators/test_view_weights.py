@@ -9,7 +9,7 @@ import torch
 import bochner as bo
 from bochner import NGMVLVM, AdvisedRFLVM
 from bochner.errors import InputError
-from bochner.estimators.settings import options
+from bochner.estimators.settings import view_options
 from bochner.fitting import plan
 from bochner.kernels.spectral_mixture import SpectralMixture
 from bochner.latent_inference.infer import candidate_scores, place
@@ -117,10 +117,9 @@ def test_balanced_is_the_rule_that_scikit_learn_has_for_classes():
     labels = np.repeat(["a", "b"], [6, 3])
     expected = compute_class_weight("balanced", classes=np.array(["a", "b"]), y=labels)
     widths = {"a": 6, "b": 3}
-    balanced = options.weights("balanced", widths)
+    balanced = view_options.weights("balanced", widths)
     np.testing.assert_allclose(list(balanced.values()), expected)
-    assert options.weights(None, widths) == {"a": 1.0, "b": 1.0}
-    assert options.weights({"b": 2}, widths) == {"a": 1.0, "b": 2.0}
+    assert view_options.weights({"b": 2}, widths) == {"a": 1.0, "b": 2.0}
 
 
 def test_a_weighted_model_states_the_bound_of_the_data_and_its_file_keeps_the_weights(

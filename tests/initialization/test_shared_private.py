@@ -11,7 +11,7 @@ import torch
 import bochner as bo
 from bochner import NGMVLVM, SRFLVM, AdvisedRFLVM, RandomFeatureLVM
 from bochner.errors import DataWarning, InputError
-from bochner.estimators.settings import options
+from bochner.estimators.settings import view_options
 from bochner.features.fourier import fourier_features
 from bochner.fitting import plan
 from bochner.initialization.shared_private import (
@@ -349,11 +349,10 @@ def test_one_view_has_nothing_private_and_given_starts_have_all_dimensions():
 
 
 def test_n_components_counts_the_shared_dimensions_that_the_dict_leaves_out():
-    assert options.layout({"private": {"b": 1}}, 3, ("a", "b")) == Layout(3, (0, 1))
-    assert options.layout({"shared": 3, "private": {"b": 1}}, 4, ("a", "b")) == Layout(
+    assert view_options.layout({"private": {"b": 1}}, 3, ("a", "b")) == Layout(3, (0, 1))
+    assert view_options.layout({"shared": 3, "private": {"b": 1}}, 4, ("a", "b")) == Layout(
         3, (0, 1)
     )
-    assert options.layout("shared", 5, ("a", "b")) == Layout(5, (0, 0))
 
 
 def test_a_view_without_variance_has_none_to_explain():

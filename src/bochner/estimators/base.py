@@ -41,7 +41,7 @@ from bochner.estimators.methods.placing import (
     training_rows,
 )
 from bochner.estimators.methods.prediction import PredictionMixin
-from bochner.estimators.settings import constraints, likelihoods, options, plans
+from bochner.estimators.settings import constraints, likelihoods, plans
 from bochner.fitting.completion_choice import Question
 from bochner.fitting.data import Candidates, FitData
 from bochner.fitting.fit import fit as fit_model
@@ -188,7 +188,7 @@ class AttributesMixin(PredictionMixin):
             self.dispersion_moment_ = {
                 view: dispersions.tolist() for view, dispersions in moments.items()
             }
-        options.of_dispersion(self.dispersion_)
+        likelihoods.warn_of_caps(self.dispersion_)
         if self.collapse_.collapsed:
             warn_user(self.collapse_.advice(), CollapseWarning)
 
@@ -336,15 +336,12 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         data = self._coding.scaled(Views.fit(values, views, names, processes))
         self.views_ = data.columns
         self._scaling = data.scaling
-        n_components = options.layout(self.latent, self.n_components, data.names).n_components
-        options.of_rank(shape, n_components)
         kernels = {view: self._kernel_for(view) for view in data.names}
         given = values, data, size_factors, kernels, processes
         data, chosen, offsets = self._set_likelihoods(*given)
         plan = plans.make(self, data, seed, kernels, chosen, beside.groups, processes)
         if processes.size > 1:
             shards.check_plan(plan)
-        options.of_starts(plan.starts)
         fit_data = training_data.fit_data(data, plan, offsets, beside)
         # those of an earlier fit
         self._placed = self._placer = None

@@ -22,7 +22,7 @@ from bochner.data.sparse import SparseMatrix, leading, mapped, moments
 from bochner.data.stored import MappedMatrix, StoredMatrix
 from bochner.data.views import Scaling, Views
 from bochner.data.views import blocks as by_pattern
-from bochner.estimators.settings import options
+from bochner.estimators.settings.plans import divisible
 from bochner.estimators.surrogates import Surrogate
 from bochner.fitting.data import FitData
 from bochner.fitting.plan import Plan
@@ -74,7 +74,7 @@ def fit_data(
     beside = replace(covariates, values=covariates.values.to(plan.device, plan.dtype))
     n_rows = data.X.shape[0]
     parts_of_fit = (source.blocks(), n_rows, source.stacked, beside, source.surrogates())
-    if plan.checkpoint is None or not options.divisible(data, plan.spec, plan.landmarks):
+    if plan.checkpoint is None or not divisible(data, plan.spec, plan.landmarks):
         return FitData(*parts_of_fit)
     parts = plan.processes.gathered(additive_checksum(data.X, plan.processes.start))
     return FitData(*parts_of_fit, checksum=sum(parts) % 2**64)

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import observed_rows
 from bochner.data.row_sources import RowSource
-from bochner.estimators.settings import options, plans
+from bochner.estimators.settings import plans
 from bochner.fitting.landmarks import JOINT_STEPS
 from bochner.fitting.multistart import RACE_STEPS
 from bochner.initialization.simple_models import STEPS as FOLD_STEPS
@@ -80,8 +80,8 @@ def estimate(
     trained = landmarks or n_rows
     each = operations(estimator, trained, columns) / rate
     joint = JOINT_STEPS * operations(estimator, n_rows, columns) / rate if landmarks else 0.0
-    layout = options.layout(estimator.latent, estimator.n_components, list(columns))
-    race = plans._starts(estimator, layout, n_rows)
+    layout = plans.layout_of(estimator, list(columns))
+    race = plans.starts_of(estimator, layout, n_rows)
     before = each * (
         RACE_STEPS * len(race) * (len(race) > 1) + FOLD_STEPS * sum(s == "fold" for s in race)
     )
@@ -124,9 +124,9 @@ def operations(
     there and back.
     """
     n_mixtures = plans.n_mixtures(estimator)
-    layout = options.layout(estimator.latent, estimator.n_components, list(columns))
+    layout = plans.layout_of(estimator, list(columns))
     gaussian = estimator.likelihood == "gaussian"
-    K = 2 * n_mixtures * plans._frequencies(estimator, n_rows, gaussian, layout.n_components)
+    K = 2 * n_mixtures * plans.n_frequencies(estimator, n_rows, gaussian, layout.n_components)
     widths = (min(positions.size, _TRUNCATED_COLUMNS) for positions in columns.values())
     return float(sum(4 * n_rows * K * (K + width) for width in widths))
 

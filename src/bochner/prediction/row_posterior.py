@@ -3,7 +3,8 @@ spectra, or, of one latent, its posterior on a grid.
 
 A row's posterior is a mixture over the draws of the spectra; under each of them the row has modes
 of its own, and the predictive density there knows that weights are uncertain. Modes that placement
-did not climb to are looked for among points all around.
+did not climb to are looked for among points all around. A standard deviation does not know the
+shape of a posterior; intervals are its quantiles.
 """
 
 from __future__ import annotations
@@ -164,6 +165,80 @@ def predictive_placement(
         covariances[chosen, :kept] = spread
         weights[chosen, :kept] = shares
     return Placement(modes, covariances, weights, placement.covariates)
+
+
+def latent_std(
+    views: Sequence[ViewPosterior],
+    candidates: Tensor,
+    placement: Placement,
+    rows: Sequence[Tensor],
+    offsets: Offsets,
+) -> Tensor:
+    """Return standard deviations of the rows' posteriors about their best modes, as normal
+    intervals want them.
+
+    Parameters
+    ----------
+    views, candidates, placement, rows, offsets
+        As in `posteriors`.
+
+    Returns
+    -------
+    Tensor of shape (n, D)
+        1 for a row without observed entries, and in dimensions that no observed view sees. Of
+        float32 computations: good to three digits.
+    """
+    out = torch.ones_like(placement.mean)
+    for chosen, modes in posteriors(views, candidates, placement, rows, offsets):
+        out[chosen] = modes.normal_std_about(placement.mean[chosen])
+    return torch.where(seen_dimensions(views, rows, out.shape[1]), out, 1.0)
+
+
+def latent_interval(
+    views: Sequence[ViewPosterior],
+    candidates: Tensor,
+    placement: Placement,
+    rows: Sequence[Tensor],
+    offsets: Offsets,
+    level: float,
+    share: float,
+) -> tuple[Tensor, Tensor]:
+    """Return central intervals of the rows' posteriors, whatever their shape.
+
+    Parameters
+    ----------
+    views, candidates, placement, rows, offsets
+        As in `latent_std`.
+    level : float
+        Of the prior's intervals, where nothing is observed.
+    share : float
+        Of a mixture of modes that holds so much of the posterior; of `latent_calibration.Check`.
+
+    Returns
+    -------
+    low, high : Tensor of shape (n, D)
+    """
+    reach = torch.special.ndtri(torch.tensor(0.5 + 0.5 * level, dtype=torch.float64))
+    high = torch.ones_like(placement.mean) * reach
+    low = -high
+    told = seen_dimensions(views, rows, high.shape[1])
+    for chosen, modes in posteriors(views, candidates, placement, rows, offsets):
+        # a grid's are exact: what a check says of them is chance
+        held = level if isinstance(modes, OnGrid) else share
+        limits = [modes.quantile(0.5 + side * 0.5 * held) for side in (-1.0, 1.0)]
+        low[chosen] = torch.where(told[chosen], limits[0], low[chosen])
+        high[chosen] = torch.where(told[chosen], limits[1], high[chosen])
+    return low, high
+
+
+def seen_dimensions(
+    views: Sequence[ViewPosterior], rows: Sequence[Tensor], dim: int
+) -> Tensor:
+    """Return which dimensions the observed views of rows see, (n, D), bool: the others keep their
+    prior, whatever climbs left of them.
+    """
+    by_view = torch.stack([view.sees(dim) for view in views])
+    return (observed_views(rows).double() @ by_view) > 0
 
 
 def observed_views(rows: Sequence[Tensor]) -> Tensor:

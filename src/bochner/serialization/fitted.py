@@ -18,7 +18,7 @@ from bochner.fitting.plan import Fit, StartResult
 from bochner.io.schema import LARGEST, MismatchError, Tensors, check_sizes
 from bochner.kernels.base import Frequencies, SpectralKernel
 from bochner.likelihoods.nonconjugate import Likelihood
-from bochner.prediction.latent_std import LEVELS
+from bochner.prediction.latent_calibration import LEVELS
 from bochner.weight_posterior.conditioning import Draw
 from bochner.weight_posterior.posterior import NonConjugatePosterior, ViewPosterior
 

@@ -16,7 +16,7 @@ from bochner.data.arrays import FloatArray
 from bochner.data.covariates import AVERAGE
 from bochner.errors import InputError, message
 from bochner.estimators.methods.loadings import LoadingsMixin
-from bochner.estimators.settings import options
+from bochner.estimators.methods.rows import warn_of_empty
 from bochner.estimators.settings.constraints import check_types
 from bochner.features.fourier import columns_beside, with_covariates
 from bochner.memory import Memory
@@ -92,7 +92,7 @@ class DensitiesMixin(LoadingsMixin):
         check_types("score_samples", return_std=return_std)
         values = self._validate(X, reset=False)
         offsets = self._offsets(values, size_factors)
-        options.of_empty(values)
+        warn_of_empty(values)
         beside = self._beside(X, values, covariates)
         model = (self._fit.posterior, self._candidates)
         parts = [

@@ -21,14 +21,14 @@ from bochner.data.columns import dense_rows
 from bochner.data.row_sources import RowSource, changed
 from bochner.data.views import fingerprint
 from bochner.estimators import training_data
-from bochner.estimators.methods.rows import RowsMixin
-from bochner.estimators.settings import options
+from bochner.estimators.methods.rows import RowsMixin, warn_of_empty
 from bochner.fitting.data import Candidates
 from bochner.fitting.placed_rows import NotKept, Places
 from bochner.latent_inference.infer import Placer
 from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.likelihood import offsets_of
-from bochner.prediction.latent_std import Check, check, latent_interval, latent_std, widened
+from bochner.prediction.latent_calibration import Check, check, widened
+from bochner.prediction.row_posterior import latent_interval, latent_std
 from bochner.processes import current, isolated
 from bochner.progress import say
 
@@ -371,7 +371,7 @@ class PlacingMixin(RowsMixin):
         """Yield placed rows, their scaled data and offsets, part by part: those that are asked for,
         or all.
         """
-        options.of_empty(values)
+        warn_of_empty(values)
         if self._placer is None:
             self._placer = Placer(self._fit.posterior, self._candidates)
         for rows, row_offsets, beside in self._dense_parts(values, offsets, covariates, cuts):

@@ -12,7 +12,7 @@ from sklearn.base import TransformerMixin
 from bochner.data.row_sources import source_of
 from bochner.errors import InputError, message
 from bochner.estimators.methods.densities import DensitiesMixin
-from bochner.estimators.settings import options
+from bochner.estimators.methods.rows import warn_of_empty
 from bochner.estimators.settings.constraints import check_types
 from bochner.features.fourier import with_covariates
 from bochner.fitting.completion_choice import Question
@@ -210,7 +210,7 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
         # rows on disk are completed in memory
         if source_of(X) is not None:
             X = values = values[:]
-        options.of_empty(values)
+        warn_of_empty(values)
         X = self._columns_of_fit(X)
         rows = self._split(values)
         missing = np.isnan(values)

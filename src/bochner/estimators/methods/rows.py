@@ -19,12 +19,12 @@ from torch import Tensor
 
 from bochner.data.accepted import as_rows, check_kind
 from bochner.data.arrays import FloatArray
-from bochner.data.columns import columns_of, dense_rows
+from bochner.data.columns import columns_of, dense_rows, observed_rows
 from bochner.data.covariates import NOTHING_KNOWN, CovariateCoding, index_of
 from bochner.data.row_sources import RowSource, source_of
 from bochner.data.sparse import ROWS, canonical
 from bochner.data.views import Scaling, check_finite, check_reach
-from bochner.errors import InputError, message
+from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.estimators.settings import likelihoods, plans
 from bochner.estimators.settings.likelihoods import SizeFactors
 from bochner.estimators.tables import Coding, coding_of, of_views
@@ -300,3 +300,14 @@ def natural(kernel: SpectralKernel, scale: float) -> dict[str, NDArray[np.float6
         * (square if name.split(".")[-1] in ("weights", "variance") else 1.0)
         for name, value in values.items()
     }
+
+
+def warn_of_empty(values: NDArray[np.generic]) -> None:
+    """Warn of rows with nothing observed; zeros of a sparse matrix are observed."""
+    empty = ~observed_rows(values)
+    if empty.any():
+        warn_user(
+            f"{int(empty.sum())} row(s) with nothing observed (first: row {int(empty.argmax())}): "
+            "they are placed at the prior, mean 0 and standard deviation 1.",
+            DataWarning,
+        )

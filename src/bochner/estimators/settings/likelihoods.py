@@ -1,12 +1,14 @@
-"""From the `likelihood` of an estimator to one likelihood per view, its checks, and the rows' size
-factors.
+"""From the `likelihood` of an estimator to one likelihood per view, its noise and checks, and the
+rows' size factors.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import sys
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from bochner.data.likelihood_names import unknown_likelihood
 from bochner.data.support import Support, guess
 from bochner.data.validation import as_array
 from bochner.data.views import Views
-from bochner.errors import InputError, message
+from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.likelihoods import (
     Bernoulli,
     Binomial,
@@ -30,6 +32,7 @@ from bochner.likelihoods import (
     NegativeBinomial,
     Poisson,
 )
+from bochner.likelihoods.negative_binomial import LARGEST, LARGEST_POLYA_GAMMA
 from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.memory import passes
 from bochner.processes import ALONE, Processes
@@ -145,6 +148,74 @@ def plain_noise(variance: float | Tensor, scale: float = 1.0) -> float | NDArray
         values: NDArray[np.float64] = variance.numpy() * scale**2
         return values
     return variance * scale**2
+
+
+def with_fixed_noise(
+    noise_variance: Any, likelihoods: Mapping[str, Likelihood], scales: Mapping[str, float]
+) -> dict[str, Likelihood]:
+    """Return the likelihoods of the views, with noise that training leaves alone where it is given.
+
+    Parameters
+    ----------
+    noise_variance : None, float or mapping of view to float
+        In original units squared. A number is that of every Gaussian view.
+    likelihoods : mapping of view to Likelihood
+    scales : mapping of view to float
+        Original units of a unit of the scaled view.
+
+    Raises
+    ------
+    InputError
+        A view is unknown, is not Gaussian or learns a variance per column, or a variance is not a
+        positive number.
+    """
+    if noise_variance is None:
+        return dict(likelihoods)
+    fixes_all = not isinstance(noise_variance, Mapping)
+    given = dict.fromkeys(likelihoods, noise_variance) if fixes_all else dict(noise_variance)
+    out = dict(likelihoods)
+    for view, variance in given.items():
+        if view not in likelihoods:
+            expected = f"noise_variance for views {list(likelihoods)}"
+            raise InputError(message(expected, repr(view), "correct the name"))
+        likelihood = likelihoods[view]
+        if not isinstance(likelihood, Gaussian):
+            if fixes_all:
+                continue
+            expected = f"noise_variance for Gaussian views, and {view!r} is {likelihood.name}"
+            raise InputError(message(expected, repr(variance), f"leave {view!r} out of it"))
+        if likelihood.per_column:
+            got = f"noise_variance={variance!r} with a noise variance per column"
+            hint = "leave noise_variance out, or noise='column'"
+            raise InputError(message(f"one noise variance for view {view!r}", got, hint))
+        if not _is_number(variance) or not 0 < float(variance) < math.inf:
+            hint = "give the variance of the measurement, 0.5 say"
+            expected = f"a positive noise_variance for view {view!r}"
+            raise InputError(message(expected, repr(variance), hint))
+        out[view] = Gaussian(float(variance) / scales[view] ** 2).requires_grad_(False)
+    return out
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def warn_of_caps(dispersion: Mapping[str, Any]) -> None:
+    """Warn of a shared dispersion at its cap."""
+    for view, learned in dispersion.items():
+        caps = [
+            cap
+            for cap in (LARGEST, LARGEST_POLYA_GAMMA)
+            if np.ndim(learned) == 0 and np.isclose(learned, cap)
+        ]
+        if caps:
+            text = (
+                f"The dispersion of view {view!r} reached {caps[0]:g}, its cap: its counts are "
+                "as good as Poisson."
+            )
+            warn_user(
+                f"{text} Use likelihood='poisson', which has a tighter bound.", DataWarning
+            )
 
 
 def support(likelihood: Likelihood) -> Support | None:

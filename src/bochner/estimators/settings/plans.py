@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from bochner._typing import Sampling
 from bochner.data.columns import extremes
 from bochner.data.validation import numbers
-from bochner.data.views import Views
-from bochner.errors import InputError, message
-from bochner.estimators.settings import options
+from bochner.data.views import Views, fingerprint
+from bochner.errors import DataWarning, InputError, message, warn_user
+from bochner.estimators.settings import view_options
+from bochner.estimators.settings.likelihoods import with_fixed_noise
 from bochner.estimators.settings.parameters import Parameters
 from bochner.fitting.plan import Plan, Start
 from bochner.initialization.embeddings import (
@@ -71,6 +72,13 @@ LARGE_COUNTS = 10_000
 LANDMARK_ROWS, N_LANDMARKS = 6000, 2000
 # Share of a view's squares that training may leave out.
 TRUNCATION = 0.05
+
+
+# Standard deviations of given latents beyond which maps are as embeddings of other libraries have
+# them, not as the prior does.
+FAR = 3.0
+# Parameters in which a fit and the one that continues it may differ.
+TRANSIENT = ("checkpoint", "verbose", "device", "random_state")
 
 
 def check_size(shape: tuple[int, ...], estimator: Parameters) -> None:
@@ -131,7 +139,9 @@ def make(
     n_rows = processes.total(data.X.shape[0])
     spec = _spec(estimator, data, kernels, likelihoods or {}, n_rows)
     spec = replace(spec, groups=groups)
-    starts = _starts(estimator, spec.layout, n_rows)
+    _warn_of_rank((n_rows, data.X.shape[1]), spec.n_components)
+    starts = starts_of(estimator, spec.layout, n_rows)
+    _warn_of_far(starts)
     some = n_landmarks(estimator.landmarks, n_rows)
     chosen = isinstance(estimator.init, str) and estimator.init == "auto"
     return Plan(
@@ -146,7 +156,7 @@ def make(
         landmarks=some,
         shown=bool(estimator.verbose) and processes.rank == 0,
         checkpoint=None if estimator.checkpoint is None else Path(estimator.checkpoint),
-        origin=options.digest(estimator, data, options.divisible(data, spec, some)),
+        origin=_digest(estimator, data, divisible(data, spec, some)),
         processes=processes,
     )
 
@@ -164,25 +174,34 @@ def _spec(
         raise InputError(
             message("noise='view' with Dirichlet process kernels", "noise='column'", hint)
         )
-    layout = options.layout(estimator.latent, estimator.n_components, data.names)
+    layout = layout_of(estimator, data.names)
     widths = {name: len(columns) for name, columns in data.columns.items()}
-    weights = options.weights(estimator.view_weight, widths)
+    weights = dict.fromkeys(widths, 1.0)
+    if estimator.view_weight is not None:
+        weights = view_options.weights(estimator.view_weight, widths)
     learned = {name: likelihoods.get(name) or Gaussian() for name in data.names}
     scales = {name: float(data.scaling_of(name).scale[0]) for name in data.names}
-    chosen = options.with_fixed_noise(estimator.noise_variance, learned, scales)
+    chosen = with_fixed_noise(estimator.noise_variance, learned, scales)
     views = tuple(
         ViewSpec(name, kernels[name], chosen[name], weights[name]) for name in data.names
     )
     conjugate = all(view.conjugate for view in views)
-    n_frequencies = _frequencies(estimator, n_rows, conjugate, layout.n_components)
+    count = n_frequencies(estimator, n_rows, conjugate, layout.n_components)
     return ModelSpec(
         views=views,
         layout=layout,
         n_mixtures=n_mixtures(estimator),
-        n_frequencies=n_frequencies,
+        n_frequencies=count,
         sampling=_sampling(estimator.sampling, layout.n_components),
-        n_early=_early(n_frequencies, n_rows, layout.n_components),
+        n_early=_early(count, n_rows, layout.n_components),
     )
+
+
+def layout_of(estimator: Parameters, names: Sequence[str]) -> Layout:
+    """Return who sees which latents: all views all of them, unless a dict says more."""
+    if isinstance(estimator.latent, Mapping):
+        return view_options.layout(estimator.latent, estimator.n_components, names)
+    return Layout(int(estimator.n_components), (0,) * len(names))
 
 
 def n_mixtures(estimator: Parameters) -> int:
@@ -249,7 +268,9 @@ def _dtype(
     return torch.float64 if float(most) > LARGE_COUNTS else torch.float32
 
 
-def _frequencies(estimator: Parameters, n_rows: int, gaussian: bool, n_components: int) -> int:
+def n_frequencies(
+    estimator: Parameters, n_rows: int, gaussian: bool, n_components: int
+) -> int:
     """Return H: by default fewer for many rows, and for views whose columns have a Gram matrix of
     their own.
     """
@@ -320,7 +341,8 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _starts(estimator: Parameters, layout: Layout, n_rows: int) -> tuple[Start, ...]:
+def starts_of(estimator: Parameters, layout: Layout, n_rows: int) -> tuple[Start, ...]:
+    """Return where training starts, as often as asked."""
     init = estimator.init
     n_init = estimator.n_init
     names: list[Start]
@@ -372,3 +394,93 @@ def _check_start(array: object, n_rows: int, n_components: int) -> NDArray[np.fl
     if not np.isfinite(values).all():
         raise InputError(message("a finite init", "NaN or inf", "replace them"))
     return values
+
+
+def _warn_of_rank(shape: tuple[int, ...], n_components: int) -> None:
+    """Warn of more latent dimensions than data of a shape (N, M) can have."""
+    limit = min(shape[0] - 1, shape[1])
+    if n_components > limit:
+        warn_user(
+            f"n_components={n_components} is above the rank the data can have ({limit}): "
+            "the further dimensions can only repeat the prior.",
+            DataWarning,
+        )
+
+
+def _warn_of_far(starts: Iterable[Start]) -> None:
+    """Warn of given latents, (N, D), that lie where the prior hardly is: training seldom gets back
+    from there.
+    """
+    spreads = [
+        float(start.std(axis=0).max(initial=0.0))
+        for start in starts
+        if not isinstance(start, str)
+    ]
+    for spread in (far for far in spreads if far > FAR):
+        warn_user(
+            f"init has a standard deviation of {spread:.3g}, where latents have about 1 under "
+            "their prior: "
+            "training from there "
+            f"ends far below what it can reach. Divide the array by {spread:.3g}.",
+            DataWarning,
+        )
+
+
+def divisible(data: Views, spec: ModelSpec, landmarks: int | None) -> bool:
+    """Return whether a fit may be continued by another number of processes: its training sees
+    landmarks alone, and all that they are follows from the rows.
+    """
+    by_rows = all(view.likelihood.knows_by_rows for view in spec)
+    return landmarks is not None and by_rows and not data.sparse
+
+
+def _digest(estimator: Parameters, data: Views, divisible: bool = False) -> str:
+    """Return a digest of the data's units, the names of their columns, and all parameters.
+
+    Parameters
+    ----------
+    estimator : LatentVariableEstimator
+    data : Views
+    divisible : bool
+        Whether the same rows, divided in another way, are to have the same digest: without units.
+
+    Returns
+    -------
+    str
+    """
+    params = estimator.get_params(deep=False)
+    names = getattr(estimator, "feature_names_in_", None)
+    settings = {
+        "class": _described(type(estimator)),
+        "params": {name: _described(params[name]) for name in params if name not in TRANSIENT},
+        "names": None if names is None else [str(name) for name in names],
+        "views": list(data.columns),
+    }
+    units = [data.scaling.centre, data.scaling.scale]
+    # sums of other parts round in another way
+    if divisible:
+        units = []
+    return fingerprint([*units, *data.columns.values()], settings)
+
+
+def _described(value: object) -> object:
+    """Return what tells a parameter from another, the same in every process."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.ndarray | torch.Tensor):
+        return fingerprint([np.asarray(value)], {})
+    if isinstance(value, dict):
+        return [[str(key), _described(item)] for key, item in value.items()]
+    if isinstance(value, list | tuple):
+        return [_described(item) for item in value]
+    if isinstance(value, slice | Path | np.generic):
+        return str(value)
+    return _of_object(value)
+
+
+def _of_object(value: object) -> object:
+    cls = value if isinstance(value, type) else type(value)
+    name = f"{cls.__module__}.{cls.__qualname__}"
+    if cls is value or not hasattr(value, "get_params"):
+        return name
+    return [name, _described(value.get_params())]

@@ -9,16 +9,13 @@ from bochner.latent_inference.modes import Placement
 from bochner.latent_inference.predictive_modes import Modes
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.poisson import Poisson
-from bochner.prediction.latent_std import (
-    LEVELS,
-    Check,
-    check,
+from bochner.prediction.latent_calibration import LEVELS, Check, check, widened
+from bochner.prediction.row_batch import log_likelihood
+from bochner.prediction.row_posterior import (
     latent_interval,
     latent_std,
-    widened,
+    predictive_placement,
 )
-from bochner.prediction.row_batch import log_likelihood
-from bochner.prediction.row_posterior import predictive_placement
 from helpers.posteriors import count_view, drawn_rows, gaussian_view, half_seen_view
 
 

@@ -1,8 +1,5 @@
-"""How sure the place of a row is: standard deviations about it, checked on rows of known latents.
-
-What `row_posterior` still lacks is measured on rows drawn from the fitted model itself, whose
-latents are known. A standard deviation does not know the shape of a posterior; intervals are its
-quantiles.
+"""How well standard deviations and intervals of latents are calibrated: what `row_posterior` still
+lacks is measured on rows drawn from the fitted model itself, whose latents are known.
 """
 
 from __future__ import annotations
@@ -17,10 +14,9 @@ from torch import Tensor
 from bochner import random
 from bochner.features.fourier import columns_beside, with_covariates
 from bochner.latent_inference.grid import OnGrid
-from bochner.latent_inference.infer import Offsets, place
-from bochner.latent_inference.modes import Placement
+from bochner.latent_inference.infer import place
 from bochner.prediction.decoding import sample_at
-from bochner.prediction.row_posterior import observed_views, posteriors
+from bochner.prediction.row_posterior import posteriors, seen_dimensions
 from bochner.weight_posterior.posterior import ViewPosterior
 
 # Latents of drawn rows, how many rows they are at least and at most, and the share of the entries
@@ -41,82 +37,6 @@ LEVELS = tuple(level / 100 for level in range(1, 100))
 _EXCESSES = torch.cat(
     [torch.linspace(-0.7, 1.0, 35), torch.logspace(0.0, 0.9, 25)[1:]]
 ).double()
-
-
-def latent_std(
-    views: Sequence[ViewPosterior],
-    candidates: Tensor,
-    placement: Placement,
-    rows: Sequence[Tensor],
-    offsets: Offsets,
-) -> Tensor:
-    """Return standard deviations of the rows' posteriors about their best modes, as normal
-    intervals want them.
-
-    Parameters
-    ----------
-    views, candidates, placement, rows, offsets
-        As in `posteriors`.
-
-    Returns
-    -------
-    Tensor of shape (n, D)
-        1 for a row without observed entries, and in dimensions that no observed view sees. Of
-        float32 computations: good to three digits.
-    """
-    out = torch.ones_like(placement.mean)
-    for chosen, modes in posteriors(views, candidates, placement, rows, offsets):
-        out[chosen] = modes.normal_std_about(placement.mean[chosen])
-    return torch.where(_told(views, rows, out.shape[1]), out, 1.0)
-
-
-def latent_interval(
-    views: Sequence[ViewPosterior],
-    candidates: Tensor,
-    placement: Placement,
-    rows: Sequence[Tensor],
-    offsets: Offsets,
-    level: float,
-    share: float,
-) -> tuple[Tensor, Tensor]:
-    """Return central intervals of the rows' posteriors, whatever their shape.
-
-    Parameters
-    ----------
-    views, candidates, placement, rows, offsets
-        As in `latent_std`.
-    level : float
-        Of the prior's intervals, where nothing is observed.
-    share : float
-        Of a mixture of modes that holds so much of the posterior; of `Check`.
-
-    Returns
-    -------
-    low, high : Tensor of shape (n, D)
-    """
-    reach = torch.special.ndtri(torch.tensor(0.5 + 0.5 * level, dtype=torch.float64))
-    high = torch.ones_like(placement.mean) * reach
-    low = -high
-    told = _told(views, rows, high.shape[1])
-    for chosen, modes in posteriors(views, candidates, placement, rows, offsets):
-        # a grid's are exact: what a check says of them is chance
-        held = level if isinstance(modes, OnGrid) else share
-        limits = [modes.quantile(0.5 + side * 0.5 * held) for side in (-1.0, 1.0)]
-        low[chosen] = torch.where(told[chosen], limits[0], low[chosen])
-        high[chosen] = torch.where(told[chosen], limits[1], high[chosen])
-    return low, high
-
-
-def _told(views: Sequence[ViewPosterior], rows: Sequence[Tensor], dim: int) -> Tensor:
-    """Return which dimensions the observed views of rows see, (n, D), bool: the others keep their
-    prior, whatever climbs left of them.
-    """
-    return (observed_views(rows).double() @ _dims_of_views(views, dim)) > 0
-
-
-def _dims_of_views(views: Sequence[ViewPosterior], dim: int) -> Tensor:
-    """Return which dimensions every view sees, (V, D), float64: 1 or 0."""
-    return torch.stack([view.sees(dim) for view in views])
 
 
 def widened(std: Tensor, excess: float) -> Tensor:
@@ -207,7 +127,7 @@ def check(
         std[chosen] = modes.normal_std_about(placement.mean[chosen])
         central[chosen] = (2.0 * modes.distribution(x[chosen]) - 1.0).abs()
         exact[chosen] = isinstance(modes, OnGrid)
-    told = _told(views, rows, dim)
+    told = seen_dimensions(views, rows, dim)
     std = torch.where(told, std, 1.0)
     levels = torch.tensor(LEVELS, dtype=torch.float64)
     unsure = told & ~exact[:, None]
