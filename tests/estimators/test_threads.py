@@ -12,7 +12,9 @@ import pytest
 # few rows and features: what matters is the size of the matrices of every row's latents
 _FEW = "n_mixtures=1, n_frequencies=8, init='pca', max_iter=1, random_state=0"
 _MODEL = f"bo.AdvisedRFLVM(160, {_FEW}).fit(X[:12]).transform(X[:12])"
-_FEATURES = "bo.KreinFeatures(max_iter=2, random_state=0).fit(X).transform(X)"
+_FEATURES = (
+    "bo.KreinFeatures(n_components=16, max_iter=2, random_state=0).fit_transform(X[:40])"
+)
 
 
 @pytest.mark.parametrize("run", [_MODEL, _FEATURES], ids=["latents", "features"])
