@@ -61,7 +61,7 @@ FLOORS: dict[str, str] = {
         weight_posterior.downdating weight_posterior
         latent_inference.row_bound_nonconjugate latent_inference.row_bound
         latent_inference.candidate_table latent_inference.cells latent_inference.modes
-        latent_inference.infer
+        latent_inference.row_groups latent_inference.infer
         latent_inference.predictive_modes latent_inference.grid latent_inference
         prediction.entry_statistics prediction.calibration prediction.decoding
         prediction.row_posterior prediction.completion prediction.proposals

@@ -476,3 +476,16 @@ def test_few_counts_and_many_have_the_same_value_for_the_dispersion():
     few = likelihood.parameter_value(y, mean, variance)
     many = likelihood.parameter_value(*(t.repeat(1000, 1) for t in (y, mean, variance)))
     torch.testing.assert_close(many, few.repeat(1000, 1), rtol=1e-12, atol=1e-12)
+
+
+def test_a_large_count_has_the_value_that_all_its_digits_have():
+    """Of 4e11 the three parts of the density are 1e13 each, and their difference some nats."""
+    y = torch.tensor([2e5, 3e8, 4e11], dtype=torch.float64)
+    away = torch.tensor([1e-3, -2.0, 1e-6], dtype=torch.float64) / y.sqrt()
+    value = Poisson().slopes(y, y.log() + away, torch.zeros_like(y)).value
+    expected = -0.5 * (2.0 * math.pi * y).log() - 0.5 * y * away.square()
+    torch.testing.assert_close(value, expected, rtol=1e-6, atol=2e-4)
+    wide = Poisson().slopes(y[:1], y[:1].log() + away[:1], torch.full((1,), 1e-3).double())
+    plain = y[0] * (y[0].log() + away[0]) - (y[0].log() + away[0] + 5e-4).exp()
+    plain = plain - log_factorial(y[0])
+    torch.testing.assert_close(wide.value[0], plain, rtol=1e-9, atol=1e-4)

@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from bochner.features.fourier import fourier_features
+from bochner.kernels.base import Frequencies
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
+from bochner.latent_inference import infer
 from bochner.latent_inference.infer import place
 from bochner.latent_inference.modes import Placement, solved
 from bochner.latent_inference.row_bound import target_for
@@ -299,5 +301,48 @@ class _Overflowing(_Far):
 def test_the_best_mode_is_kept_where_rounding_hides_what_a_mode_weighs(target):
     # no climb was kept, and the last steps had no rows
     starts = torch.tensor([[[0.3, -0.2], [1.0, 0.5]]], dtype=torch.float64).expand(4, -1, -1)
-    result = solved(target, starts, True)
+    result = solved(target, starts, True).placement
     np.testing.assert_allclose(result.mean.numpy(), 0.0, atol=1e-6)
+
+
+def _wavy(n: int):
+    """A view of waves 0.014 long in five dimensions: Newton's steps are chaotic, with a thousand
+    modes in a standard deviation.
+    """
+    source = generator(3, "wavy")
+    normal = {"generator": source, "dtype": torch.float64}
+    points = torch.randn(3, 5, **normal) * torch.tensor([[200.0], [30.0], [2.0]])
+    amplitude = torch.full((3,), 3.0**-0.5, dtype=torch.float64)
+    covariance = 0.01 * torch.eye(6, dtype=torch.float64)[None]
+    draw = SharedDraw(
+        Frequencies(points, None, amplitude), 0.5 * torch.randn(6, 4, **normal), covariance
+    )
+    view = ViewPosterior.of("a", (draw,), torch.zeros(4, dtype=torch.int64), Gaussian(0.3))
+    return view, torch.randn(500, 5, **normal), torch.randn(n, 4, **normal)
+
+
+@pytest.mark.parametrize("holes", [False, True])
+def test_rows_lie_where_they_lie_alone_though_a_rounding_decides_where_climbs_end(holes):
+    view, candidates, Y = _wavy(300)
+    if holes:
+        Y[::2, 1] = torch.nan
+    together = place([view], candidates, [Y]).mean
+    backwards = place([view], candidates, [Y.flip(0)]).mean.flip(0)
+    torch.testing.assert_close(backwards, together, rtol=0, atol=1e-3)
+    alone = torch.cat([place([view], candidates, [y[None]]).mean for y in Y[:60]])
+    torch.testing.assert_close(alone, together[:60], rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("dim", [2, 5])
+def test_few_rows_of_ordinary_data_climb_again(dim, monkeypatch):
+    view, x, Y = _view(dim)
+    exact = []
+    at_first = infer.solved_exactly
+
+    def counted(target, starts, again):
+        exact.append(len(starts))
+        return at_first(target, starts, again)
+
+    monkeypatch.setattr(infer, "solved_exactly", counted)
+    place([view], x, [Y])
+    assert sum(exact) <= 6

@@ -9,10 +9,13 @@ import pytest
 import torch
 
 import bochner as bo
+from bochner.kernels.base import Frequencies
 from bochner.latent_inference import row_bound_nonconjugate
 from bochner.latent_inference.infer import place
 from bochner.latent_inference.row_bound import target_for
 from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm
+from bochner.likelihoods.poisson import Poisson
+from bochner.linalg import newton_step
 from bochner.random import generator
 from bochner.regression.conjugate_gradients import weights_from
 from bochner.regression.nonconjugate import nonconjugate_evidence
@@ -129,3 +132,29 @@ def test_rows_of_huge_counts_do_not_depend_on_their_batch():
     alone = np.vstack([model.transform(row[None]) for row in X])
     np.testing.assert_allclose(alone, together, atol=1e-3)
     np.testing.assert_allclose(model.transform(X[::-1])[::-1], together, atol=1e-3)
+
+
+def test_climbs_along_the_ridge_of_a_huge_count_reach_its_top():
+    """A count of 1e11 leaves a curved ridge, 1e-6 wide, of the five dimensions."""
+    source = generator(1, "ridge")
+    normal = {"generator": source, "dtype": torch.float64}
+    points = torch.randn(4, 5, **normal)
+    amplitude = torch.full((4,), 0.5, dtype=torch.float64)
+    mean = torch.randn(8, 5, **normal)
+    covariance = 1e-12 * torch.eye(8, dtype=torch.float64)[None]
+    draw = SharedDraw(Frequencies(points, None, amplitude), mean, covariance)
+    group_of = torch.zeros(5, dtype=torch.int64)
+    intercept = torch.tensor([4.0, 4.0, 3.0, 25.5, 4.0], dtype=torch.float64)
+    view = ViewPosterior.of("a", (draw,), group_of, Poisson(), intercept)
+    candidates = torch.randn(40, 5, **normal)
+    psi = view.psi(draw, draw.features(candidates[:3]))[0]
+    Y = view.likelihood.draw(psi, source)
+    together = place([view], candidates, [Y])
+    target = target_for([view], [Y], 5, True)
+    _, gradient, hessian = target.evaluate(together.mean, torch.arange(3))
+    _, rise = newton_step(gradient, hessian, torch.ones(3, dtype=torch.float64))
+    assert float(rise.max()) < 1e-9
+    backwards = place([view], candidates, [Y.flip(0)]).mean.flip(0)
+    torch.testing.assert_close(backwards, together.mean, rtol=0, atol=1e-3)
+    alone = place([view], candidates, [Y[1:2]]).mean
+    torch.testing.assert_close(alone, together.mean[1:2], rtol=0, atol=1e-3)

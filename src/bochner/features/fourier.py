@@ -258,20 +258,12 @@ def fourier_features(x: Tensor, frequencies: Frequencies) -> Tensor:
 def _phase_error(x: Tensor, frequencies: Frequencies) -> float:
     """What rounding may change a phase by, radians, (N, D)."""
     size = float(frequencies.latents(x).norm(dim=-1).amax()) if len(x) else 0.0
-    return torch.finfo(x.dtype).eps * size * _fastest(frequencies)
-
-
-def _fastest(frequencies: Frequencies) -> float:
-    """The largest norm of a spectral point."""
-    points = (
-        w for w in (frequencies.first, frequencies.second) if w is not None and w.numel()
-    )
-    return max((float(w.detach().norm(dim=-1).amax()) for w in points), default=0.0)
+    return torch.finfo(x.dtype).eps * size * frequencies.fastest
 
 
 def _too_far(x: Tensor, frequencies: Frequencies) -> InputError:
     """The error for rows that lie too many wavelengths from zero, (N, D)."""
-    most = _LOST / torch.finfo(x.dtype).eps / _fastest(frequencies)
+    most = _LOST / torch.finfo(x.dtype).eps / frequencies.fastest
     latents = frequencies.latents(x.detach())
     row = int(latents.abs().amax(1).argmax())
     column = int(latents[row].abs().argmax())

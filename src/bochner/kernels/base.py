@@ -54,6 +54,12 @@ class Frequencies:
         return self.first if self.second is None else self.second
 
     @property
+    def fastest(self) -> float:
+        """The largest norm of a spectral point; 0 where there are none."""
+        points = (w for w in (self.first, self.second) if w is not None and w.numel())
+        return max((float(w.detach().norm(dim=-1).amax()) for w in points), default=0.0)
+
+    @property
     def pair_squares(self) -> Tensor:
         """How large the squares of a cosine and its sine are together at the most, (..., P)."""
         waves = 1.0 if self.second is None else 4.0

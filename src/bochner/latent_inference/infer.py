@@ -3,7 +3,8 @@ is.
 
 Every row is scored against reconstructions of training rows in one product, refined by a damped
 Newton method of its own, and described by its best modes. Nothing depends on the other rows of a
-batch.
+batch: a row whose climb is so winding that rounding could decide where it ends climbs again in
+double precision, and by itself where a move of its start by 1e-12 decides that, too.
 """
 
 from __future__ import annotations
@@ -18,8 +19,16 @@ from torch import Tensor
 from bochner.features.fourier import columns_beside
 from bochner.latent_inference.candidate_table import CandidateTable, Starts, tabulates
 from bochner.latent_inference.cells import Cells, CellTarget, celled
-from bochner.latent_inference.modes import Placement, alike, located, solved
+from bochner.latent_inference.modes import (
+    Placement,
+    Solution,
+    alike,
+    located,
+    solved,
+    solved_exactly,
+)
 from bochner.latent_inference.row_bound import Target, rows_at_once, target_for
+from bochner.latent_inference.row_groups import groups_of_rows
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import (
@@ -37,12 +46,11 @@ MANY_DIMENSIONS = 12
 _STARTS = 2000
 # Rows that are placed in cells, and whose candidates are scored, at once.
 _IN_CELLS, _SCORED = 4096, 1024
-# Rows whose pattern of observed columns is their own are solved with one quadratic form each, in
-# smaller chunks; less small ones where the forms stay factored.
-_SINGLE_CHUNK = 64
-_FACTORED_CHUNK = 256
-# So many rows that observe the same columns are worth a call of their own, with one form of all.
-_OWN_CALL = 8
+# So few climbs cost the same in double precision, since calls decide.
+_FEW = 96
+# Radians per unit of latent, whose square is what a wave multiplies rounding by, a Newton step: of
+# faster ones no climb is in single precision.
+_FAST = 100.0
 
 Offsets = Sequence[Tensor | None]
 
@@ -147,29 +155,52 @@ class Placer:
         rows = (
             rows if encoded else [view.encode(y) for view, y in zip(views, rows, strict=True)]
         )
+        left = torch.arange(len(beside))
+        if self._has_cells and not beside.shape[1]:
+            left = self._place_in_cells(rows, offsets, n_modes, polish, out)
+        if not len(left):
+            return out
+        given = _Given(rows, offsets, beside)
+        doubtful = [left]
+        if not (polish and (len(left) * n_modes <= _FEW or self._fast)):
+            doubtful = list(self._place_roughly(given, left, n_modes, polish, out))
+        if polish:
+            alone = self._place_exactly(given, doubtful, n_modes, out)
+            self._place_exactly(given, alone, n_modes, out, alone=True)
+        return out
+
+    @functools.cached_property
+    def _fast(self) -> bool:
+        draws = (draw for view in self._views for draw in view.draws)
+        return any(draw.frequencies.fastest > _FAST for draw in draws)
+
+    def _place_roughly(
+        self, given: _Given, left: Tensor, n_modes: int, polish: bool, out: Placement
+    ) -> Iterator[Tensor]:
+        """Place rows, their modes looked for in single precision, and yield those that this may not
+        be enough for.
+        """
+        views = self._views
+        dim = self._candidates.shape[1]
         # Matrices of many dimensions are expensive: single precision, which is good to three
         # digits, has to do.
         single = self._conjugate and dim > MANY_DIMENSIONS
         of_target = [_single(view) for view in views] if single else views
-        tabulated = self._tabulates and not beside.shape[1]
-        left = torch.arange(len(beside))
-        if self._has_cells and not beside.shape[1]:
-            left = self._place_in_cells(rows, offsets, n_modes, polish, out)
-            if not len(left):
-                return out
-        some = rows if len(left) == len(beside) else [y[left] for y in rows]
-        for group, shared in _groups_of_rows(
-            views, some, dim, rows_at_once(views, dim * n_modes)
-        ):
-            index = left[group]
-            part = [y[index] for y in rows]
-            of_part = offsets_of(offsets, index)
-            known = beside[index]
-            kept = known
+        tabulated = self._tabulates and not given.beside.shape[1]
+        for index, shared in self._groups(given, left, n_modes):
+            some = given.of(index)
+            part, kept = some.rows, some.beside
             if single:
                 part = [y.float() for y in part]
-                kept = known.float()
-            target = target_for(of_target, part, dim, shared, of_part, kept)
+                kept = kept.float()
+            target = target_for(of_target, part, dim, shared, some.offsets, kept)
+            steep = target.too_steep()
+            if polish and bool(steep.any()):
+                yield index[steep]
+                left = index[~steep]
+                if len(left):
+                    yield from self._place_roughly(given, left, n_modes, polish, out)
+                continue
             if shared and tabulated:
                 solution = located(target, self._begin(part, target, n_modes), polish)
             else:
@@ -177,11 +208,54 @@ class Placer:
                     # single precision: it only says where to start
                     scores = target.to(torch.float32).table(self._candidates.float())
                 else:
-                    scores = self._scores([y[index] for y in rows], of_part, known)
+                    scores = self._scores(some)
                 chosen = best_apart(scores, self._near if n_modes > 1 else _NONE, n_modes)
                 solution = solved(target, self._candidates[chosen], polish and not single)
-            _put(out, index, solution)
-        return out
+            _put(out, index, solution.placement)
+            yield index[solution.doubtful]
+
+    def _place_exactly(
+        self,
+        given: _Given,
+        parts: Sequence[Tensor],
+        n_modes: int,
+        out: Placement,
+        alone: bool = False,
+    ) -> list[Tensor]:
+        """Place rows in double precision, or each by itself, so that its bits are its own; return
+        those of the first kind that climb elsewhere from where they begin a little beside it.
+        """
+        every = torch.cat([*parts, torch.zeros(0, dtype=torch.int64)])
+        if not len(every):
+            return []
+        dim = self._candidates.shape[1]
+        near = self._near if n_modes > 1 else _NONE
+        groups = (
+            ((row, True) for row in torch.split(every, 1))
+            if alone
+            else self._groups(given, every, 4 * n_modes)
+        )
+        doubtful = []
+        for index, shared in groups:
+            some = given.of(index)
+            target = target_for(self._views, some.rows, dim, shared, some.offsets, some.beside)
+            chosen = best_apart(self._scores(some), near, n_modes)
+            solution = solved_exactly(target, self._candidates[chosen], again=not alone)
+            _put(out, index, solution.placement)
+            doubtful.append(index[solution.doubtful])
+        return doubtful
+
+    def _groups(
+        self, given: _Given, left: Tensor, n_starts: int
+    ) -> Iterator[tuple[Tensor, bool]]:
+        """Yield the numbers of rows that are placed in one call, and whether these share their
+        columns.
+        """
+        dim = self._candidates.shape[1]
+        most = rows_at_once(self._views, dim * n_starts)
+        some = given.of(left).rows
+        for group, shared in groups_of_rows(self._views, some, dim, most):
+            yield left[group], shared
 
     def _place_in_cells(
         self,
@@ -212,7 +286,7 @@ class Placer:
                 continue
             for part in torch.split(index, _IN_CELLS):
                 some = [y[part] for y, has in zip(rows, kind, strict=True) if has]
-                _put(out, part, self._in_cells(known, some, n_modes, polish))
+                _put(out, part, self._in_cells(known, some, n_modes, polish).placement)
         return left.nonzero()[:, 0]
 
     def _known(self, kind: tuple[bool, ...], row: Sequence[Tensor]) -> _Known | None:
@@ -233,7 +307,7 @@ class Placer:
 
     def _in_cells(
         self, known: _Known, rows: Sequence[Tensor], n_modes: int, polish: bool
-    ) -> Placement:
+    ) -> Solution:
         """Place rows by cells."""
         cells, table = known.cells, known.table
         target = CellTarget(cells, cells.rows(rows))
@@ -272,16 +346,41 @@ class Placer:
         chosen = table.ascended(best_apart(scores.clone(), self._near, n_modes), scores)
         return table.begin(chosen, multipliers)
 
-    def _scores(self, part: Sequence[Tensor], offsets: Offsets, beside: Tensor) -> Tensor:
+    def _scores(self, given: _Given) -> Tensor:
         """Return scores of rows whose columns differ, or whose likelihoods are not Gaussian."""
         candidates = self._candidates
-        scores = torch.empty(len(part[0]), candidates.shape[0], dtype=torch.float64)
-        for index, known in alike(beside):
-            some = [y[index] for y in part]
+        scores = torch.empty(len(given.beside), candidates.shape[0], dtype=torch.float64)
+        for index, known in alike(given.beside):
+            some = given.of(index)
             pairs = zip(self._views, self._book, strict=True)
             at = [shifted(view, pair, known) for view, pair in pairs]
-            scores[index] = candidate_scores(at, self._views, some, offsets_of(offsets, index))
+            scores[index] = candidate_scores(at, self._views, some.rows, some.offsets)
         return scores - 0.5 * candidates.square().sum(1)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What is given of rows.
+
+    Attributes
+    ----------
+    rows : sequence over views of Tensor of shape (n, M_v)
+        Encoded.
+    offsets : sequence over views of Tensor of shape (n,), or None
+    beside : Tensor of shape (n, L)
+        Covariates.
+    """
+
+    rows: Sequence[Tensor]
+    offsets: Offsets
+    beside: Tensor
+
+    def of(self, index: Tensor) -> _Given:
+        """Return that of some rows."""
+        if len(index) == len(self.beside) and torch.equal(index, torch.arange(len(index))):
+            return self
+        rows = [y[index] for y in self.rows]
+        return _Given(rows, offsets_of(self.offsets, index), self.beside[index])
 
 
 @dataclass(frozen=True)
@@ -392,44 +491,3 @@ def best_apart(scores: Tensor, near: Tensor, count: int) -> Tensor:
         if r + 1 < count:
             scores.masked_fill_(near[best], -torch.inf)
     return torch.stack(chosen, dim=1)
-
-
-def _groups_of_rows(
-    views: Sequence[ViewPosterior], rows: Sequence[Tensor], dim: int, most: int
-) -> Iterator[tuple[Tensor, bool]]:
-    """Yield row indices in chunks that share a pattern of observed columns, then those with a
-    pattern of their own.
-
-    Non-conjugate views treat every entry by itself: of them it matters whether there is
-    anything at all.
-    """
-    masks = [~y.isnan() for y in rows]
-    if all(bool(mask.all()) for mask in masks):
-        yield from (
-            (chunk, True) for chunk in torch.split(torch.arange(rows[0].shape[0]), most)
-        )
-        return
-    observed = torch.cat(
-        [view.pattern(m) for view, m in zip(views, masks, strict=True)], dim=1
-    )
-    patterns, inverse, counts = torch.unique(
-        observed, dim=0, return_inverse=True, return_counts=True
-    )
-    factored = all(view.stays_factored(dim) for view in views)
-    # without matrices of their own rows need no call of their own either
-    enough = (_SINGLE_CHUNK if factored else _OWN_CALL) if patterns.shape[0] > 1 else 1
-    single: list[Tensor] = []
-    for p in range(patterns.shape[0]):
-        if not bool(patterns[p].any()):
-            continue
-        index = (inverse == p).nonzero()[:, 0]
-        if int(counts[p]) < enough:
-            single.append(index)
-        else:
-            yield from ((chunk, True) for chunk in torch.split(index, most))
-    if single:
-        size = _FACTORED_CHUNK if factored else _SINGLE_CHUNK
-        yield from (
-            (chunk, False)
-            for chunk in torch.split(torch.cat(single), min(size, max(most, _SINGLE_CHUNK)))
-        )

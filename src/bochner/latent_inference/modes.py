@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -97,6 +97,23 @@ class Objective(Protocol):
         """
 
 
+class Climbs(NamedTuple):
+    """Where climbs ended, with the value and the Hessian there; which of them were winding, (P,),
+    so that their ends may depend on rounding; and how long they were, (P,).
+    """
+
+    x: Tensor
+    value: Tensor
+    hessian: Tensor
+    winding: Tensor
+    length: Tensor
+
+
+# Newton's method from a candidate near a mode takes four to six steps and goes back once: of 30,000
+# ordinary climbs two in ten thousand take more than so many steps, or go back more often.
+_LONG, _BACK = 12, 3
+
+
 def climb(
     target: Objective,
     starts: Tensor,
@@ -106,13 +123,16 @@ def climb(
     hopeless: float = HOPELESS,
     reached: Tensor | None = None,
     near: float = 0.0,
-) -> tuple[Tensor, Tensor, Tensor]:
+    long: int = _LONG,
+    on_ridge: bool = False,
+) -> Climbs:
     """Maximise each row's bound from each start (P, D) by Newton steps inside a trust radius of its
     own.
 
     A start that cannot catch up with the row's best is left where it is: its weight would vanish.
     ``reached`` are values that rows have elsewhere, (n,). A step of less than ``near`` posterior
-    standard deviations ends a climb, too, and adds the rise that it promises to the value.
+    standard deviations ends a climb, too, and adds the rise that it promises to the value. One of
+    more than ``long`` steps is winding.
     """
     x = starts.clone()
     value, gradient, hessian = target.evaluate(x, rows)
@@ -124,7 +144,10 @@ def climb(
     leaders = (
         value.new_full((int(rows.max()) + 1,), -torch.inf) if reached is None else reached
     )
-    for _ in range(max_steps):
+    winding = torch.zeros_like(value, dtype=torch.bool)
+    n_back = torch.zeros_like(rows)
+    walked = torch.zeros_like(value)
+    for number in range(max_steps):
         step, gain = newton_step(gradient[active], hessian[active], radius[active])
         best = leaders.scatter_reduce(0, rows, value, "amax")[rows[active]]
         length = step.norm(dim=1)
@@ -138,25 +161,49 @@ def climb(
         length = length[going]
         if not active.numel():
             break
+        if number == long:
+            winding[active] = True
         trial = x[active] + step
         new_value, new_gradient, new_hessian = target.evaluate(trial, rows[active])
-        better = new_value >= value[active] - gap * (1.0 + value[active].abs())
+        least = value[active] - gap * (1.0 + value[active].abs())
+        better = new_value >= least
+        if on_ridge:
+            # back to its crest before it is judged
+            fallen = (~better & new_value.isfinite()).nonzero()[:, 0]
+            if fallen.numel():
+                back, _ = newton_step(
+                    new_gradient[fallen], new_hessian[fallen], length[fallen]
+                )
+                again = trial[fallen] + back
+                at = target.evaluate(again, rows[active[fallen]])
+                risen = at[0] >= least[fallen]
+                some = fallen[risen]
+                trial[some] = again[risen]
+                for part, new in zip((new_value, new_gradient, new_hessian), at, strict=True):
+                    part[some] = new[risen]
+                better[some] = True
         kept = active[better]
         x[kept], value[kept] = trial[better], new_value[better]
         gradient[kept], hessian[kept] = new_gradient[better], new_hessian[better]
+        n_back[active] += ~better
+        walked[active] += length
         radius[active] = torch.where(
             better, (3.0 * length).clamp(min=1e-3, max=2.0), 0.25 * length
         )
-    return x, value, hessian
+    return Climbs(x, value, hessian, winding | (n_back > _BACK), walked)
 
 
 # Of climbs along the curved ridges that large counts leave, in double precision.
 _RIDGE_STEPS = 2000
 # A step shorter than this ends a climb in single precision, as SETTLED does in double.
 _ROUGH = 1e-3
-# So few climbs cost the same in double precision, since calls decide; between two basins single
-# precision may let the rounding of the batch choose.
-_FEW = 96
+# Steps from the end of a climb in single precision after which it was not near a mode.
+_ASTRAY = 1
+# How far a start is moved to see whether its climb forgets it, and how far places may differ then;
+# rounding is a thousandth of such a move.
+_MOVED, _FORGOTTEN = 1e-12, 1e-4
+# Climbs from beside a start, itself among them, where counts are large.
+_SIDES = 4
 # Nats behind a row's best mode from which a mode is not walked to its end: it would weigh 1e-11.
 _WEIGHTLESS = 25.0
 # Squared distance, in posterior standard deviations, below which two climbs in single precision
@@ -164,13 +211,21 @@ _WEIGHTLESS = 25.0
 _SAME = 0.01
 
 
-def located(target: Target | CellTarget, starts: Starts, polish: bool) -> Placement:
+class Solution(NamedTuple):
+    """Places of rows, and which of them may depend on how numbers were rounded, (n,)."""
+
+    placement: Placement
+    doubtful: Tensor
+
+
+def located(target: Target | CellTarget, starts: Starts, polish: bool) -> Solution:
     """Climb where the table found no mode, and weigh modes by their Laplace evidence."""
     n, n_modes, dim = starts.x.shape
     rows = torch.arange(n).repeat_interleave(n_modes)
     x = starts.x.reshape(-1, dim).double()
     value = starts.value.flatten().double()
     hessian = starts.hessian.reshape(-1, dim, dim).double()
+    winding = torch.zeros_like(value, dtype=torch.bool)
     hopeful = (starts.promised + HOPELESS > 0.0).flatten()
     value[~hopeful] = -torch.inf
     lost = (hopeful & ~starts.settled.flatten()).nonzero()[:, 0]
@@ -186,51 +241,86 @@ def located(target: Target | CellTarget, starts: Starts, polish: bool) -> Placem
         reached = (best + constant).float()
         climbing = (single, x[lost].float(), rows[lost], _ROUGH)
         rough = climb(*climbing, hopeless=_WEIGHTLESS, reached=reached)
-        x[lost], value[lost], hessian[lost] = (part.double() for part in rough)
+        x[lost], value[lost], hessian[lost] = (part.double() for part in rough[:3])
+        winding[lost] = rough.winding
         value[lost] -= constant[rows[lost]]
-    ends = _Modes(x, value, hessian)
+    ends = _Modes(x, value, hessian, winding, torch.zeros_like(value))
     if polish:
         ends = ends.polished(n, partial(_settled, target))
-    return _weighed(ends, target.covariates)
+    return ends.weighed(target.covariates)
 
 
-def solved(target: Target | CellTarget, starts: Tensor, polish: bool) -> Placement:
+def solved(target: Target | CellTarget, starts: Tensor, polish: bool) -> Solution:
     """Climb from every start and weigh the modes found by their Laplace evidence."""
     n, n_modes, dim = starts.shape
     rows = torch.arange(n).repeat_interleave(n_modes)
-    ends = _rough(target, starts.reshape(-1, dim), rows)
+    ends = _rough(target, starts.reshape(-1, dim), rows, torch.float32)
     if polish:
         walk = _settled if target.settles_climbs else _polished
         ends = ends.polished(n, partial(walk, target))
-    return _weighed(ends, target.covariates)
+    return ends.weighed(target.covariates)
 
 
-def _rough(target: Target | CellTarget, starts: Tensor, rows: Tensor) -> _Modes:
+def solved_exactly(target: Target, starts: Tensor, again: bool) -> Solution:
+    """Climb as `solved` does, in double precision alone.
+
+    Parameters
+    ----------
+    target : Target
+    starts : Tensor of shape (n, R, D), float64
+    again : bool
+        Whether other climbs begin beside every start: what rounding decides, so small a move
+        decides, too, and such rows are doubtful.
+    """
+    n, n_modes, dim = starts.shape
+    steep = target.too_steep()
+    sides = (_SIDES if bool(steep.any()) else 2) if again else 1
+    every = torch.cat([starts + side * _MOVED for side in range(sides)])
+    rows = torch.arange(n).repeat(sides).repeat_interleave(n_modes)
+    ends = _rough(target, every.reshape(-1, dim), rows, starts.dtype)
+    ends = ends.polished(sides * n, partial(_polished, target), rows)
+    placed = ends.weighed(target.covariates.repeat(sides, 1)).placement
+    # two ways that part early may meet again by chance, but not after the same length; those along
+    # ridges part and meet all the time
+    length = ends.length.reshape(sides * n, n_modes)
+    length = length.masked_fill(steep.repeat(sides)[:, None], 0.0)
+    told = torch.cat([placed.mean, placed.std, length], dim=1).reshape(sides, n, -1)
+    away = (told - told[0]).abs().amax((0, 2))
+    return Solution(placed.of(torch.arange(n)), ~(away <= _FORGOTTEN))
+
+
+def _rough(
+    target: Target | CellTarget, starts: Tensor, rows: Tensor, precision: torch.dtype
+) -> _Modes:
     """Climb from every start (P, D) to near a mode. Single precision finds the basin at half the
     cost; double precision walks the last, quadratic steps, and only of modes that will weigh
     anything.
     """
-    x = starts.double()
+    x = starts.double().clone()
     value = x.new_full((len(x),), -torch.inf)
     hessian = x.new_zeros(*x.shape, x.shape[1])
+    winding = torch.zeros_like(value, dtype=torch.bool)
+    length = torch.zeros_like(value)
     left = target.too_steep()[rows]
     index = (~left).nonzero()[:, 0]
     if index.numel():
-        begin = x[index] if len(x) <= _FEW else x[index].float()
-        found = climb(target.to(begin.dtype), begin, rows[index], tolerance=_ROUGH)
-        x[index], value[index], hessian[index] = (part.double() for part in found)
+        begin = x[index].to(precision)
+        found = climb(target.to(precision), begin, rows[index], tolerance=_ROUGH)
+        x[index], value[index], hessian[index] = (part.double() for part in found[:3])
+        winding[index], length[index] = found.winding, found.length.double()
     # beyond the range of single precision, or its digits; along a ridge steps are short long
     # before its top
     index = (left | ~value.isfinite()).nonzero()[:, 0]
     if index.numel():
         begin = starts[index].double()
-        found = climb(target, begin, rows[index], SETTLED, max_steps=_RIDGE_STEPS)
-        x[index], value[index], hessian[index] = found
-    return _Modes(x, value, hessian)
+        found = climb(target, begin, rows[index], SETTLED, _RIDGE_STEPS, on_ridge=True)
+        x[index], value[index], hessian[index], _, length[index] = found
+        winding[index] = True
+    return _Modes(x, value, hessian, winding, length)
 
 
 # From places and Hessians of climbs, and their rows, to modes, values and Hessians.
-Polish = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+Polish = Callable[[Tensor, Tensor, Tensor], Climbs]
 
 
 @dataclass(frozen=True)
@@ -242,34 +332,48 @@ class _Modes:
     x : Tensor of shape (n R, D)
     value : Tensor of shape (n R,)
     hessian : Tensor of shape (n R, D, D)
+    winding : Tensor of shape (n R,), bool
+    length : Tensor of shape (n R,)
     """
 
     x: Tensor
     value: Tensor
     hessian: Tensor
+    winding: Tensor
+    length: Tensor
 
-    def polished(self, n: int, polish: Polish) -> _Modes:
-        """Walk the last steps of what will weigh anything, in double precision."""
+    def polished(self, n: int, polish: Polish, rows: Tensor | None = None) -> _Modes:
+        """Walk the last steps of what will weigh anything, in double precision; ``rows`` of the
+        target where they are not these.
+        """
         x = self.x.clone()
         value = self.value.masked_fill(self.value.isnan(), -torch.inf)
         hessian = self.hessian.clone()
         count = len(x) // n
         dim = x.shape[1]
-        rows = torch.arange(n).repeat_interleave(count)
-        best = value.reshape(n, count).amax(1)[rows]
+        of_climbs = torch.arange(n).repeat_interleave(count)
+        rows = of_climbs if rows is None else rows
+        best = value.reshape(n, count).amax(1)[of_climbs]
         shape = (n, count, dim)
         twin = _twins(x.reshape(shape), value.reshape(n, count), hessian.reshape(*shape, dim))
         near = ((value >= best - _WEIGHTLESS) & (twin == torch.arange(len(x)))).nonzero()[:, 0]
         value[:] = -torch.inf
-        x[near], value[near], hessian[near] = polish(x[near], hessian[near], rows[near])
-        return _Modes(x[twin], value[twin], hessian[twin])
+        last = polish(x[near], hessian[near], rows[near])
+        x[near], value[near], hessian[near] = last[:3]
+        winding = self.winding.clone()
+        winding[near] |= last.winding
+        length = self.length.clone()
+        length[near] += last.length
+        return _Modes(x[twin], value[twin], hessian[twin], winding, length)
+
+    def weighed(self, covariates: Tensor) -> Solution:
+        """Return the modes of all rows."""
+        winding = self.winding.reshape(len(covariates), -1).any(1)
+        return Solution(_weighed(self.x, self.value, self.hessian, covariates), winding)
 
 
-def _weighed(ends: _Modes, covariates: Tensor) -> Placement:
+def _weighed(x: Tensor, value: Tensor, hessian: Tensor, covariates: Tensor) -> Placement:
     """Return modes, best first, with the weights of their Laplace evidence."""
-    x = ends.x
-    value = ends.value
-    hessian = ends.hessian
     n = len(covariates)
     n_modes = len(x) // n
     dim = x.shape[1]
@@ -307,27 +411,32 @@ def _twins(x: Tensor, value: Tensor, hessian: Tensor) -> Tensor:
 
 def _settled(
     target: Target | CellTarget, starts: Tensor, hessian: Tensor, rows: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> Climbs:
     """Let the target take the last steps; climb where they do not end at a mode."""
     x, value, bends, found = target.settled(starts, hessian, rows)
+    winding = torch.zeros_like(found)
+    length = torch.zeros_like(value)
     off = (~found).nonzero()[:, 0]
     if off.numel():
-        x[off], value[off], bends[off] = _polished(
+        x[off], value[off], bends[off], winding[off], length[off] = _polished(
             target, starts[off], hessian[off], rows[off]
         )
-    return x, value, bends
+    return Climbs(x, value, bends, winding, length)
 
 
 def _polished(
-    target: Target | CellTarget, starts: Tensor, hessian: Tensor, rows: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+    target: Target | CellTarget,
+    starts: Tensor,
+    hessian: Tensor,
+    rows: Tensor,
+) -> Climbs:
     """Climb in double precision and return modes with their values and Hessians.
 
     Where the climb ends depends on where single precision left it, and so on the rounding of the
     whole batch. A new evaluation there and one more step bring that below rounding: the step is
     about 1e-10 long, and neither value nor Hessian changes with it.
     """
-    x, _, _ = climb(target, starts, rows, tolerance=SETTLED)
+    x, _, _, winding, length = climb(target, starts, rows, tolerance=SETTLED, long=_ASTRAY)
     value, gradient, hessian = target.evaluate(x, rows)
     step, _ = newton_step(gradient, hessian, torch.full_like(value, SETTLED))
-    return x + step, value, hessian
+    return Climbs(x + step, value, hessian, winding, length)

@@ -295,7 +295,7 @@ def laplace_modes(
     index = kept.flatten().nonzero()[:, 0]
     climbing = (target, starts.flatten(0, 1)[index], index // count, tolerance)
     climbs = climb(*climbing, max_steps, _BEHIND, near=near)
-    points, value, hessian = (part.double() for part in climbs)
+    points, value, hessian = (part.double() for part in climbs[:3])
     covariance, log_volume = positive_inverse(-hessian)
     parts = _mixed(points, covariance, value, log_volume)
     places = points.new_zeros(kept.numel(), dim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import torch
@@ -22,6 +23,9 @@ from bochner.likelihoods.likelihood import Curvatures, Slopes
 # Log means beyond this count as if they were this, in single precision: no data ask for them, but
 # fits on their way do.
 _MOST = 60.0
+# Counts above which a value in double precision is that beside the largest: of 1e11 differences of
+# a hundredth of a nat would be lost.
+_MANY = 1e5
 # Sites do not touch where the log mean is so much below or above that of the entry's own count.
 _BELOW, _ABOVE = 4.0, 5.0
 
@@ -105,7 +109,11 @@ class Poisson(Counts):
     ) -> Slopes:
         """Return E log p(y | psi) and its slopes."""
         rate = _rate(mean, variance)
-        return Slopes(y * mean - rate - log_factorial(y).to(mean.dtype), y - rate, -0.5 * rate)
+        value = y * mean - rate - log_factorial(y).to(mean.dtype)
+        many = y > _MANY
+        if mean.dtype == torch.float64 and bool(many.any()):
+            value = torch.where(many, _value_of_many(y, mean, variance), value)
+        return Slopes(value, y - rate, -0.5 * rate)
 
     def curvatures(self, y: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:  # noqa: ARG002
         """Return the second derivatives."""
@@ -125,6 +133,16 @@ class Poisson(Counts):
         have these moments. Where weights are uncertain, the bound is hundreds of nats below.
         """
         return gamma_products(y, mean, variance)
+
+
+def _value_of_many(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """Return E log p(y | psi) of counts that are large: y psi, e^psi and log y! would agree in most
+    of their digits.
+    """
+    size = y.clamp(min=1.0)
+    away = mean - size.log()
+    constant = -0.5 * (2.0 * math.pi * size).log() - 1.0 / (12.0 * size)
+    return constant - size * (torch.expm1(away + 0.5 * variance) - away)
 
 
 def _rate(mean: Tensor, variance: Tensor) -> Tensor:
