@@ -58,7 +58,7 @@ FLOORS: dict[str, str] = {
         dirichlet_process.sweeps dirichlet_process
         weight_posterior.incomplete_conditioning weight_posterior.site_conditioning
         weight_posterior.conditioning weight_posterior.posterior
-        weight_posterior.downdating weight_posterior
+        weight_posterior.downdating weight_posterior.turned weight_posterior
         latent_inference.row_bound_nonconjugate latent_inference.row_bound
         latent_inference.candidate_table latent_inference.cells latent_inference.modes
         latent_inference.row_groups latent_inference.infer
@@ -84,7 +84,7 @@ FLOORS: dict[str, str] = {
         estimators.settings.likelihoods estimators.settings.constraints
         estimators.settings.parameters estimators.settings.view_options estimators.settings.plans
         estimators.settings estimators.tables estimators.methods.rows estimators.surrogates
-        estimators.training_data
+        estimators.training_data estimators.methods.known_rows
         estimators.methods.placing estimators.methods.loadings estimators.methods.densities
         estimators.methods.prediction estimators.saving estimators.shards
         estimators.methods

@@ -115,7 +115,9 @@ def _completed_on_disk(
         ]
         for rows in chunks(source.n_rows, size):
             say(f"completing rows {rows.start + 1:,} to {rows.stop:,} of {source.n_rows:,}")
-            completed = model.impute(PartSource(source, rows), return_std=True)
+            completed = model.impute(
+                PartSource(source, rows, is_checked=True), return_std=True
+            )
             for out, values in zip(write, completed, strict=False):
                 out(values)
     return source.n_rows
@@ -133,7 +135,7 @@ def _from_disk_to_disk(model: LatentVariableEstimator, source: RowSource, asked:
         with writing(asked.out, n_rows, names, source.dtype) as write:
             for rows in chunks(n_rows, size):
                 say(f"placing rows {rows.start + 1:,} to {rows.stop:,} of {n_rows:,}")
-                part = PartSource(source, rows)
+                part = PartSource(source, rows, is_checked=True)
                 write(np.hstack(model.transform(part, return_std=True, interval=interval)))
     return n_rows
 

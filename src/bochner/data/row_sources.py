@@ -37,12 +37,15 @@ class RowSource(ABC):
         Names of the columns.
     dtype : dtype
         float32 or float64: that of every block.
+    is_checked : bool
+        Whether a model has looked at the values before it places rows of the source.
     """
 
     n_rows: int
     n_columns: int
     columns: list[str] | None
     dtype: np.dtype[np.generic]
+    is_checked: bool = False
 
     @abstractmethod
     def read(self, start: int, stop: int) -> FloatArray:
@@ -203,10 +206,11 @@ class PartSource(_OfAnother):
     ----------
     source : RowSource
     part : slice
+    is_checked : bool
     """
 
-    def __init__(self, source: RowSource, part: slice) -> None:
-        self.source = source
+    def __init__(self, source: RowSource, part: slice, is_checked: bool = False) -> None:
+        self.source, self.is_checked = source, is_checked
         self._start = part.start
         self.n_rows = part.stop - part.start
         self.n_columns = source.n_columns

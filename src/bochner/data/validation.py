@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +16,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from bochner.data.accepted import annotated_kind, as_rows
 from bochner.data.arrays import FloatArray, IntArray
-from bochner.data.columns import ColumnNames, columns_of, describe_column, extremes, listing
+from bochner.data.columns import (
+    ColumnNames,
+    columns_of,
+    describe_column,
+    extremes,
+    listing,
+    widened,
+)
 from bochner.data.sparse import check_stored
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.memory import passes
@@ -58,18 +65,41 @@ def check_finite(
         check_stored(X, columns, column_names)
         return
     for rows in passes(X.shape):
+        _check_finite_part(X[rows], rows.start, columns, column_names)
+
+
+def check_new(
+    X: Any, columns: Mapping[str, IntArray], column_names: ColumnNames = None
+) -> tuple[FloatArray, FloatArray]:
+    """Check new rows as `check_finite` does; return the least and the largest value of every
+    column, of the same pass over rows.
+    """
+    if sp.issparse(X):
+        check_stored(X, columns, column_names)
+        return extremes(X)
+    ends: tuple[FloatArray, FloatArray] | None = None
+    for rows in passes(X.shape):
         part = X[rows]
-        infinite = np.isinf(part)
-        if not infinite.any():
-            continue
-        row, column = (int(i) for i in np.argwhere(infinite)[0])
-        place = (
-            f"view {_view_of(column, columns)!r}, row {rows.start + row}, "
-            f"{describe_column(column, column_names)}"
-        )
-        do = "correct the value, or write NaN if it is missing"
-        got = f"{part[row, column]} in {place}"
-        raise InputError(message("finite numbers or NaN (missing)", got, do))
+        _check_finite_part(part, rows.start, columns, column_names)
+        ends = widened((part[0], part[0]) if ends is None else ends, part)
+    return extremes(X) if ends is None else ends
+
+
+def _check_finite_part(
+    part: FloatArray, start: int, columns: Mapping[str, IntArray], column_names: ColumnNames
+) -> None:
+    """Refuse infinite entries of rows from a first one on."""
+    infinite = np.isinf(part)
+    if not infinite.any():
+        return
+    row, column = (int(i) for i in np.argwhere(infinite)[0])
+    place = (
+        f"view {_view_of(column, columns)!r}, row {start + row}, "
+        f"{describe_column(column, column_names)}"
+    )
+    do = "correct the value, or write NaN if it is missing"
+    got = f"{part[row, column]} in {place}"
+    raise InputError(message("finite numbers or NaN (missing)", got, do))
 
 
 def check_fit(

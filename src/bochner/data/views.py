@@ -445,6 +445,7 @@ def fingerprint(arrays: Iterable[Any], settings: dict[str, Any]) -> str:
 
 def check_reach(
     X: FloatArray,
+    ends: tuple[FloatArray, FloatArray],
     scaling: Scaling,
     columns: Mapping[str, IntArray],
     column_names: ColumnNames = None,
@@ -455,6 +456,8 @@ def check_reach(
     Parameters
     ----------
     X : ndarray of float or scipy sparse array, shape (n, M)
+    ends : tuple of ndarray of shape (M,)
+        The least and the largest value of every column.
     scaling : Scaling
         Of the fit.
     columns : mapping of str to ndarray of int
@@ -466,13 +469,13 @@ def check_reach(
     InputError
         Naming view, row, column and value.
     """
-    for ends in extremes(X):
-        far = np.abs(scaling.apply(ends.astype(np.float64)[None])[0])
+    for values in ends:
+        far = np.abs(scaling.apply(values.astype(np.float64)[None])[0])
         for view, positions in columns.items():
             if not (far[positions] > _FARTHEST).any():
                 continue
             column = int(positions[np.nanargmax(far[positions])])
-            value = float(ends[column])
+            value = float(values[column])
             got = f"{value:g} in {place_of(X, view, column, value, column_names)}"
             want = f"entries within {_FARTHEST:g} standard deviations of the training data"
             raise InputError(

@@ -34,8 +34,8 @@ from bochner.errors import (
 )
 from bochner.estimators import saving, shards, training_data
 from bochner.estimators.methods import rows
+from bochner.estimators.methods.known_rows import KnownRows
 from bochner.estimators.methods.placing import (
-    KnownRows,
     Placed,
     TrainingRows,
     training_rows,

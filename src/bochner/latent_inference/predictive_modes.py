@@ -401,7 +401,7 @@ def _term(view: ViewPosterior, y: Tensor, offset: Tensor | None) -> NonConjugate
         draw.frequencies,
         entries_of(view.predictive),
         torch.nan_to_num(y),
-        (~y.isnan()).to(y.dtype),
+        view.counted((~y.isnan()).to(y.dtype)),
         total,
         draw.mean,
         covariance,

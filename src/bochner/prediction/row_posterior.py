@@ -46,6 +46,7 @@ from bochner.weight_posterior.posterior import (
     ViewPosterior,
     all_conjugate,
 )
+from bochner.weight_posterior.turned import TurnedPosterior, turned
 
 # Points from which a row climbs beside its modes, how far apart they lie in every dimension, and by
 # how many nats they may be behind the best of them.
@@ -100,12 +101,29 @@ def posteriors(
         for chosen, posterior in _on_grid(views, placement, index, rows, offsets):
             yield chosen, posterior
             index = index[~torch.isin(index, chosen)]
-    width = max(max(view.n_columns, view.draws[0].mean.shape[0]) for view in views)
-    slopes = width * (1 + placement.mean.shape[1]) * (placement.modes.shape[1] + _N_STARTS)
-    for part in chunks(len(index), max(1, _NUMBERS // slopes)):
-        chosen = index[part]
-        of_rows = ([y[chosen] for y in rows], offsets_of(offsets, chosen))
-        yield chosen, _modes(views, candidates, placement.of(chosen), *of_rows)
+    slopes = (1 + placement.mean.shape[1]) * (placement.modes.shape[1] + _N_STARTS)
+    for some, whole in _by_kind(views, rows, index):
+        features = max(view.draws[0].mean.shape[0] for view in views)
+        columns = [1 if whole and turned(view, 0) else view.n_columns for view in views]
+        at_once = max(1, _NUMBERS // (slopes * max(features, *columns)))
+        for part in chunks(len(some), at_once):
+            chosen = some[part]
+            of_rows = ([y[chosen] for y in rows], offsets_of(offsets, chosen))
+            yield chosen, _modes(views, candidates, placement.of(chosen), *of_rows, whole)
+
+
+def _by_kind(
+    views: Sequence[ViewPosterior], rows: Sequence[Tensor], index: Tensor
+) -> Iterator[tuple[Tensor, bool]]:
+    """Yield which of some rows are complete, where a view has a form of its own for those, and
+    which are not.
+    """
+    whole = torch.zeros(len(index), dtype=torch.bool)
+    if any(turned(view, 0) for view in views):
+        whole = torch.stack([~y[index].isnan().any(1) for y in rows]).all(0)
+    for some, are in ((index[whole], True), (index[~whole], False)):
+        if len(some):
+            yield some, are
 
 
 def _on_grid(
@@ -252,6 +270,7 @@ def _modes(
     placement: Placement,
     rows: Sequence[Tensor],
     offsets: Offsets,
+    whole: bool,
 ) -> Modes:
     dim = candidates.shape[1]
     kept = placement.weights > _LITTLE
@@ -260,15 +279,16 @@ def _modes(
     around = _Around.of(points_around(candidates), placement.modes)
     parts = []
     for s in range(max(len(view.draws) for view in views)):
-        single = [_single(view, s) for view in views]
-        target = predictive_target(single, rows, dim, offsets, placement.covariates)
+        pairs = [_single(view, s, y, whole) for view, y in zip(views, rows, strict=True)]
+        single, seen = [view for view, _ in pairs], [y for _, y in pairs]
+        target = predictive_target(single, seen, dim, offsets, placement.covariates)
         target = _coarse(target).to(torch.float32)
         places = placement.modes.float(), kept
         # there points are far from each other
         if dim > MANY_DIMENSIONS:
             parts.append(laplace_modes(target, *places, _TOLERANCE, 0))
             continue
-        scores = _scores(single, around.points, rows, offsets, placement.covariates)
+        scores = _scores(single, around.points, seen, offsets, placement.covariates)
         scores[scores <= scores.amax(1, keepdim=True) - _BEHIND] = -torch.inf
         if all_conjugate(views):
             parts.append(_gaussian_modes(target, places, around, scores, rows))
@@ -337,10 +357,17 @@ class _Around:
         return self.points[index].float(), scores.gather(1, index).isfinite()
 
 
-def _single(view: ViewPosterior, s: int) -> ViewPosterior:
-    """Return a view with one draw, whose columns share the mean of their covariances."""
+def _single(
+    view: ViewPosterior, s: int, y: Tensor, whole: bool
+) -> tuple[ViewPosterior, Tensor]:
+    """Return a view with one draw, whose columns share the mean of their covariances, and rows as
+    it sees them, (n, M) -> (n, m).
+    """
+    seen = turned(view, s) if whole else None
+    if seen is not None:
+        return seen, seen.rows(y)
     draw, group_of = view.draws[s % len(view.draws)].averaged(view.group_of)
-    return replace(view, draws=(draw,), group_of=group_of)
+    return replace(view, draws=(draw,), group_of=group_of), y
 
 
 def _scores(
@@ -385,6 +412,20 @@ def _(
 ) -> Tensor:
     # products cost far less than predictive densities
     return view.predictive_scores(y, offset, mean, variance)
+
+
+@_about.register
+def _(
+    view: TurnedPosterior,
+    y: Tensor,
+    offset: Tensor | None,  # noqa: ARG001 - Gaussian rows have none
+    mean: Tensor,
+    variance: Tensor,
+) -> Tensor:
+    # one variance of all columns
+    v = variance[:, :1] + view.predicted_noise
+    squares = (y.square() @ view.counts)[:, None] - 2.0 * y @ mean.T + mean.square().sum(1)
+    return -0.5 * (squares / v.T + view.counts.sum() * v.log().T)
 
 
 def _coarse(target: Target) -> Target:

@@ -101,6 +101,13 @@ class Draw(ABC):
         """Return phi(x) row-major, (n, D) or (n, D + L) with covariates -> (n, K)."""
         return evaluate(x, self.frequencies).features.T
 
+    @property
+    def turned(self) -> tuple[Tensor, Tensor] | None:
+        """Directions of the columns in which means lie, (M, R), orthonormal, and the means along
+        them, (K, R), where columns differ in their means alone.
+        """
+        return None
+
     @abstractmethod
     def spread(self, phi: Tensor, group_of: Tensor) -> Tensor:
         """Return phi^T B_m^-1 phi for every column, (n, K), (M,) -> (n, M)."""
@@ -139,6 +146,14 @@ class SharedDraw(Draw):
     """Columns with one noise variance: ``covariance`` holds B^-1 of each group, or the average of
     B^-1 over columns with similar holes.
     """
+
+    @functools.cached_property
+    def turned(self) -> tuple[Tensor, Tensor] | None:
+        """Directions of means, and means along them, where columns share a covariance."""
+        if len(self.covariance) > 1:
+            return None
+        directions, triangle = torch.linalg.qr(self.mean.T)
+        return directions, triangle.T.contiguous()
 
     def spread(self, phi: Tensor, group_of: Tensor) -> Tensor:
         """Return phi^T B_m^-1 phi for every column."""

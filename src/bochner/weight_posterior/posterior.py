@@ -155,6 +155,12 @@ class ViewPosterior(ABC):
         most = self.largest_at(psi, offset)
         return self.predictive.draw(psi if most is None else psi.minimum(most), source)
 
+    def counted(self, observed: Tensor) -> Tensor:
+        """Return how many columns of the data are behind each entry: 1 where it is observed, else
+        0.
+        """
+        return observed
+
     def largest_at(self, psi: Tensor, offset: Tensor | None) -> Tensor | None:  # noqa: ARG002
         """Return the largest psi of rows with these offsets, (n, columns of psi); None: any."""
         return None

@@ -21,14 +21,15 @@ from bochner.data.columns import dense_rows
 from bochner.data.row_sources import RowSource, changed
 from bochner.data.views import fingerprint
 from bochner.estimators import training_data
-from bochner.estimators.methods.rows import RowsMixin, warn_of_empty
+from bochner.estimators.methods.known_rows import KnownRows, Patterns
+from bochner.estimators.methods.rows import EmptyRows, RowsMixin
 from bochner.fitting.data import Candidates
 from bochner.fitting.placed_rows import NotKept, Places
 from bochner.latent_inference.infer import Placer
 from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.prediction.latent_calibration import Check, check, widened
-from bochner.prediction.row_posterior import latent_interval, latent_std
+from bochner.prediction.row_posterior import latent_interval, latent_std, observed_views
 from bochner.processes import current, isolated
 from bochner.progress import say
 
@@ -38,29 +39,6 @@ MeanAndStd = tuple[FloatArray, FloatArray]
 _PATTERNS = 4
 # Numbers in the covariances of places that are remembered.
 _REMEMBERED = 2**25
-
-
-@dataclass(frozen=True)
-class KnownRows:
-    """Placed training rows that all processes know: what reports look at.
-
-    Attributes
-    ----------
-    values : ndarray or sparse matrix
-    offsets : list over views of Tensor of shape (n,), or None
-        Logarithms of these rows' size factors.
-    index : Tensor of shape (C,), int64
-        Which of them the candidates are.
-    placement : Placement
-    std : ndarray of shape (n, D), float64
-        Not yet checked.
-    """
-
-    values: FloatArray
-    offsets: list[Tensor | None]
-    index: Tensor
-    placement: Placement
-    std: NDArray[np.float64]
 
 
 class TrainingRows(ABC):
@@ -306,21 +284,6 @@ class Placed(Located):
         return self
 
 
-@dataclass(frozen=True)
-class Patterns:
-    """Some training rows as the check of standard deviations draws others like them.
-
-    Attributes
-    ----------
-    shown : list over views of Tensor of shape (n, M_v), bool
-        Which of their entries are observed.
-    covariates : Tensor of shape (n, L)
-    """
-
-    shown: list[Tensor]
-    covariates: Tensor
-
-
 def _placed(some: Candidates, model: PlacingMixin, covariates: Tensor) -> KnownRows:
     """Place the candidates, and no other rows; covariates are those of all rows here, (N, L)."""
     index = some.index
@@ -371,11 +334,15 @@ class PlacingMixin(RowsMixin):
         """Yield placed rows, their scaled data and offsets, part by part: those that are asked for,
         or all.
         """
-        warn_of_empty(values)
+        empty = EmptyRows()
         if self._placer is None:
             self._placer = Placer(self._fit.posterior, self._candidates)
-        for rows, row_offsets, beside in self._dense_parts(values, offsets, covariates, cuts):
+        cuts = list(self._cuts(values) if cuts is None else cuts)
+        parts = self._dense_parts(values, offsets, covariates, cuts)
+        for cut, (rows, row_offsets, beside) in zip(cuts, parts, strict=True):
+            empty.add(cut.start, observed_views(rows).any(1).numpy())
             yield self._placer.place(rows, row_offsets, covariates=beside), rows, row_offsets
+        empty.warn()
 
     def _latents(
         self,

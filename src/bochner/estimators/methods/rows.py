@@ -23,7 +23,8 @@ from bochner.data.columns import columns_of, dense_rows, observed_rows
 from bochner.data.covariates import NOTHING_KNOWN, CovariateCoding, index_of
 from bochner.data.row_sources import RowSource, source_of
 from bochner.data.sparse import ROWS, canonical
-from bochner.data.views import Scaling, check_finite, check_reach
+from bochner.data.validation import check_new
+from bochner.data.views import Scaling, check_reach
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.estimators.settings import likelihoods, plans
 from bochner.estimators.settings.likelihoods import SizeFactors
@@ -96,7 +97,7 @@ class RowsMixin:
                 # of an earlier fit
                 vars(self).pop("feature_names_in_", None)
                 self._coding = coding_of(source, self.likelihood, self.views)
-            else:
+            elif not source.is_checked:
                 self._check_new(source)
         self._check_names(source.columns, reset=reset)
         return values
@@ -166,7 +167,7 @@ class RowsMixin:
     def _check_new(self, values: Any) -> None:
         """Refuse rows that a fitted model cannot place."""
         names = getattr(self, "feature_names_in_", None)
-        check_finite(values, self.views_, names)
+        ends = check_new(values, self.views_, names)
         chosen = {view.name: view.likelihood for view in self._fit.posterior}
         likelihoods.check(values, chosen, self.views_, names)
         real = {
@@ -174,7 +175,7 @@ class RowsMixin:
             for view in self._fit.posterior
             if view.likelihood.scales_with_data
         }
-        check_reach(values, self._scaling, real, names)
+        check_reach(values, ends, self._scaling, real, names)
 
     def _validate_latents(self, Z: ArrayLike) -> tuple[Tensor, Any]:
         check_is_fitted(self)
@@ -304,10 +305,29 @@ def natural(kernel: SpectralKernel, scale: float) -> dict[str, NDArray[np.float6
 
 def warn_of_empty(values: NDArray[np.generic]) -> None:
     """Warn of rows with nothing observed; zeros of a sparse matrix are observed."""
-    empty = ~observed_rows(values)
-    if empty.any():
-        warn_user(
-            f"{int(empty.sum())} row(s) with nothing observed (first: row {int(empty.argmax())}): "
-            "they are placed at the prior, mean 0 and standard deviation 1.",
-            DataWarning,
-        )
+    rows = EmptyRows()
+    rows.add(0, observed_rows(values))
+    rows.warn()
+
+
+class EmptyRows:
+    """Counts rows with nothing observed, part by part."""
+
+    def __init__(self) -> None:
+        self._count, self._first = 0, -1
+
+    def add(self, start: int, observed: NDArray[np.bool_]) -> None:
+        """Count those among rows from a first one on, by whether anything of them is observed."""
+        empty = ~observed
+        if not self._count and empty.any():
+            self._first = start + int(empty.argmax())
+        self._count += int(empty.sum())
+
+    def warn(self) -> None:
+        """Warn of them, if there are any."""
+        if self._count:
+            warn_user(
+                f"{self._count} row(s) with nothing observed (first: row {self._first}): they are "
+                "placed at the prior, mean 0 and standard deviation 1.",
+                DataWarning,
+            )
