@@ -11,6 +11,7 @@ import pytest
 import bochner as bo
 from bochner import memory
 from bochner.cli import apply
+from bochner.data import row_sources
 from bochner.estimators.methods.placing import PlacingMixin
 from bochner.fitting import placed_rows, row_selection
 from bochner.io import on_disk
@@ -211,6 +212,26 @@ def test_a_bad_value_is_found_before_rows_are_placed(X, expected, tmp_path):
     )  # fmt: skip
     assert "row 250, column 3" in said
     assert not (tmp_path / "z.npy").exists()
+
+
+def test_new_rows_are_read_once_to_be_checked_and_once_to_be_placed(X, tmp_path, monkeypatch):
+    table = npy(X, tmp_path)
+    words = ("fit", table, *SETTINGS, "--out", tmp_path / "run")
+    assert run(*words).exit_code == 0
+    plain, read = row_sources.ArraySource.read, []
+
+    def counted(self, start, stop):
+        read.append(stop - start)
+        return plain(self, start, stop)
+
+    monkeypatch.setattr(row_sources.ArraySource, "read", counted)
+    monkeypatch.setattr(apply, "PLACED_ROWS", 100)
+    monkeypatch.setattr(row_sources, "_NUMBERS", 300)
+    out = tmp_path / "z.npy"
+    words = ("transform", tmp_path / "run" / "model.bochner", table, "--out", out)
+    done = run(*words)
+    assert done.exit_code == 0, done.stderr
+    assert sum(read) == 2 * len(X)
 
 
 def test_a_fit_without_a_terminal_says_its_phases(X, tmp_path):

@@ -65,15 +65,27 @@ class Parts:
     target: Target
     dim: int
 
-    def of_points(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return a (P, W) and h (P,) at points (P, D), float64."""
+    def of_points(
+        self, x: Tensor, slopes: Sequence[Sequence[Tensor]] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return a (P, W), or along a basis with these slopes (P, R), and h (P,) at points."""
         common = -0.5 * x.square().sum(1)
         out = []
-        for view, terms in zip(self.views, self.target.terms, strict=True):
-            linear, constant = _of_points(view, terms, x)
+        of_views = [_slopes(view, None) for view in self.views] if slopes is None else slopes
+        for view, terms, known in zip(self.views, self.target.terms, of_views, strict=True):
+            linear, constant = _of_points(view, terms, x, known)
             out.append(linear)
             common = common + constant
-        return torch.cat(out, dim=1), common
+        if slopes is None:
+            return torch.cat(out, dim=1), common
+        return functools.reduce(torch.add, out), common
+
+    def slopes(self, basis: Tensor) -> list[list[Tensor]]:
+        """Return what `of_points` takes for a along a basis, (W, R)."""
+        nothing = [torch.zeros(1, view.n_columns, dtype=basis.dtype) for view in self.views]
+        sizes = [_of_rows(v, y).shape[1] for v, y in zip(self.views, nothing, strict=True)]
+        parts = torch.split(basis, sizes)
+        return [_slopes(view, part) for view, part in zip(self.views, parts, strict=True)]
 
     def of_rows(self, rows: Sequence[Tensor]) -> Tensor:
         """Return s (n, W) of encoded rows, (n, M_v) a view, NaN where missing."""
@@ -112,25 +124,47 @@ def celled(views: Sequence[ViewPosterior], dim: int) -> bool:
 
 
 @functools.singledispatch
+def _slopes(view: ViewPosterior, basis: Tensor | None) -> list[Tensor]:
+    """Return what features, or a view's part of a, are multiplied by to get a along the view's part
+    of a basis, (W_v, R), or along every column.
+    """
+    raise NotImplementedError(type(view))
+
+
+@_slopes.register
+def _(view: GaussianPosterior, basis: Tensor | None) -> list[Tensor]:
+    share = view.weight / len(view.draws)
+    scaled = [draw.mean * (share / view.noise_variance) for draw in view.draws]
+    return scaled if basis is None else [mean @ basis for mean in scaled]
+
+
+@_slopes.register
+def _(view: NonConjugatePosterior, basis: Tensor | None) -> list[Tensor]:  # noqa: ARG001
+    return [] if basis is None else [basis]
+
+
+@functools.singledispatch
 def _of_points(
-    view: ViewPosterior, terms: Sequence[object], x: Tensor
+    view: ViewPosterior, terms: Sequence[object], x: Tensor, slopes: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Return what a view adds to a, (P, W_v), and to h, (P,)."""
+    """Return what a view adds to a, (P, W_v) or (P, R), and to h, (P,)."""
     raise NotImplementedError(type(view))
 
 
 @_of_points.register
-def _(view: GaussianPosterior, terms: Sequence[object], x: Tensor) -> tuple[Tensor, Tensor]:
+def _(
+    view: GaussianPosterior, terms: Sequence[object], x: Tensor, slopes: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
     share = view.weight / len(view.draws)
-    linear = torch.zeros(len(x), view.n_columns, dtype=x.dtype)
+    linear = torch.zeros(len(x), slopes[0].shape[1], dtype=x.dtype)
     common = torch.zeros(len(x), dtype=x.dtype)
-    for term, draw in zip(terms, view.draws, strict=True):
+    for term, of_draw in zip(terms, slopes, strict=True):
         assert isinstance(term, Term)
         assert isinstance(term.quadratic, Shared)
         phi = evaluate(x, term.frequencies).features
-        linear.addmm_(phi.T, draw.mean, alpha=share)
+        linear.addmm_(phi.T, of_draw)
         common -= 0.5 * share * term.quadratic.table(phi)
-    return linear / view.noise_variance, common
+    return linear, common
 
 
 @_of_points.register
@@ -138,13 +172,17 @@ def _(
     view: NonConjugatePosterior,
     terms: Sequence[object],  # noqa: ARG001 - products say it
     x: Tensor,
+    slopes: Sequence[Tensor],
 ) -> tuple[Tensor, Tensor]:
     total = torch.zeros((), dtype=x.dtype)
     for draw in view.draws:
         mean, variance = view.psi(draw, draw.features(x))
         pairs = view.bound.products(torch.zeros_like(mean[:1]), mean, variance)
         total = total + torch.cat([of_point for _, of_point in pairs], dim=1)
-    return total * (view.weight / len(view.draws)), torch.zeros(len(x), dtype=x.dtype)
+    linear = total * (view.weight / len(view.draws))
+    for basis in slopes:
+        linear = linear @ basis
+    return linear, torch.zeros(len(x), dtype=x.dtype)
 
 
 @functools.singledispatch
@@ -248,6 +286,7 @@ class Cells:
         self._polynomials = _Polynomials(parts.dim)
         at = parts.of_points(candidates)
         self._basis = _basis(at[0])
+        self._slopes = None if self._basis is None else parts.slopes(self._basis)
         self._book = torch.cat([self._reduced(at[0]), at[1][:, None]], dim=1).float()
         self._set_width(width)
 
@@ -355,8 +394,8 @@ class Cells:
             some = lacking[part]
             offsets = 0.5 * self._width * self._polynomials.nodes
             points = (centres[some][:, None] + offsets).flatten(0, 1)
-            linear, common = self._parts.of_points(points)
-            values = torch.cat([self._reduced(linear), common[:, None]], dim=1)
+            linear, common = self._parts.of_points(points, self._slopes)
+            values = torch.cat([linear, common[:, None]], dim=1)
             by_cell = values.reshape(len(some), n_nodes, -1)
             terms = self._polynomials.coefficients @ by_cell
             for i, term in zip(some, terms.mT.contiguous(), strict=True):

@@ -39,9 +39,9 @@ class TurnedPosterior(GaussianPosterior):
 
     def rows(self, y: Tensor) -> Tensor:
         """Return complete rows (n, M) in these columns, (n, R + 1): the last one has the root mean
-        square of what lies along no direction.
+        square of what lies along no direction. Products are in single precision.
         """
-        along = y @ self.directions
+        along = (y.float() @ self.directions.float()).double()
         left = y.square().sum(1) - along.square().sum(1)
         root = (left.clamp(min=0.0) / self.counts[-1]).sqrt()
         return torch.cat([along, root[:, None]], dim=1)
