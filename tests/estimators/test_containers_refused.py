@@ -126,6 +126,17 @@ def test_sizes_are_refused_before_memory_is_asked_for(X, model):
         InputError, match=r"at most 8.0 GiB, got 37.3 GiB for 1,000,000,000 rows"
     ):
         model.sample(10**9)
+    holes = X.copy()
+    holes[0, 0] = np.nan
+    with pytest.raises(
+        InputError, match=r"got 894\.1 GiB for 1,000,000,000 draws of 24 rows\. Ask for fewer"
+    ):
+        model.impute(holes, n_draws=10**9)
+    for wrong in ({"n_chains": 10**9}, {"n_draws": 10**9}):
+        with pytest.raises(
+            InputError, match=r"chains of .* draws\. Lower n_chains or n_draws"
+        ):
+            bo.RFLVM(1, n_warmup=1, **{**SMALL, **wrong}).fit(X)
     with pytest.raises(
         InputError, match=r"a torch device, got 'meta', which holds no numbers"
     ):
@@ -147,6 +158,7 @@ def test_features_and_data_that_no_memory_holds_are_refused():
         {"n_frequencies": 10**10},
         {"n_frequencies": 10**20},
         {"n_mixtures": 10**10},
+        {"n_init": 10**10},
     ):
         (name,) = wrong
         with pytest.raises(
@@ -195,3 +207,31 @@ def test_single_rows_as_pandas_and_programs_hold_them_say_what_to_type(model, X)
         for call in (model.transform, model.impute, bo.NGMVLVM(1).fit):
             with pytest.raises(InputError, match=do):
                 call(given)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float16", ">f2", "float32", "float64", ">f8", "longdouble"]
+)
+@pytest.mark.parametrize("container", [np.asarray, np.ndarray.tolist, pd.DataFrame])
+def test_infinities_are_refused_without_a_warning_of_another_library(
+    dtype, container, recwarn
+):
+    """Their sum is not a number, and larger ones than float64 has become infinite."""
+    X = np.random.default_rng(0).normal(size=(40, 3)).astype(dtype)
+    X[3, 1], X[4, 1] = np.inf, -np.inf
+    if dtype == "longdouble":
+        X[5, 1] = np.longdouble("1e4000")
+    estimators = (
+        bo.NGMVLVM(1, **SMALL),
+        bo.FourierFeatures(),
+        bo.KreinFeatures(),
+        bo.SphericalFeatures(),
+        bo.RandomMaclaurin(),
+    )
+    for estimator in estimators:
+        with pytest.raises(ValueError, match=r"infinity|got inf"):
+            estimator.fit(container(X))
+    fitted = bo.NGMVLVM(1, **SMALL).fit(np.ones((8, 3)) * np.arange(8.0)[:, None])
+    with pytest.raises(ValueError, match="got inf"):
+        fitted.transform(container(X))
+    assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]

@@ -167,6 +167,8 @@ class ArraySource(RowSource):
         """Whether rows are unpacked every time they are read: those of memory maps are not."""
         return not isinstance(self.array, np.ndarray)
 
+    # what has no finite number of that precision is refused by name
+    @np.errstate(over="ignore", invalid="ignore")
     def read(self, start: int, stop: int) -> FloatArray:
         """Return the rows from ``start`` to before ``stop``."""
         part = np.asarray(self.array[start:stop])

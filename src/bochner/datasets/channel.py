@@ -13,6 +13,7 @@ from sklearn.utils import Bunch, check_random_state
 
 from bochner.errors import InputError, message
 from bochner.extras import require
+from bochner.memory import Memory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,6 +76,9 @@ def make_channel(
             raise InputError(message(f"{name} of at least 1", str(value), "ask for more"))
     if not 0 < interval < math.inf:
         raise InputError(message("a positive interval", str(interval), "give it in seconds"))
+    # numbers of every user's paths are some ten times as many
+    size = 160 * n_users * n_samples * N_ANTENNAS
+    Memory().check(size, f"{n_samples:,} vectors of {n_users:,} users", "draw fewer")
     rng = check_random_state(random_state)
     places, velocities = _users(n_users, rng)
     vectors = _vectors(places, velocities, n_samples, interval, int(rng.randint(2**31 - 1)))

@@ -30,6 +30,7 @@ from bochner.mcmc import diagnostics
 from bochner.mcmc.chain import Schedule
 from bochner.mcmc.run import remove
 from bochner.mcmc.sampled import Options, model_of, sample
+from bochner.memory import Memory
 from bochner.processes import transactional
 
 # States whose weights predictions average over, all chains together.
@@ -196,6 +197,10 @@ class RFLVM(LatentVariableEstimator):
         return self
 
     def _infer(self, data: FitData, plan: Plan) -> Fit:
+        # of every draw some ten numbers, of every chain its latents
+        size = 8 * self.n_chains * (10 * self.n_draws + data.n_rows * self.n_components)
+        what = f"{self.n_chains:,} chains of {self.n_draws:,} draws"
+        Memory().check(size, what, "lower n_chains or n_draws")
         n_snapshots = -(-_SNAPSHOTS // self.n_chains)
         schedule = Schedule(self.n_warmup, self.n_draws, self.thin, n_snapshots)
         kernels: Any = {"latents": self.latents, "frequency_kernel": self.frequency_kernel}

@@ -253,6 +253,8 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self._check_size()
         return rows
 
+    # what has no finite number of that precision is refused by name
+    @np.errstate(over="ignore", invalid="ignore")
     def _validated(self, X: object, *, reset: bool, min_samples: int) -> Tensor:
         options = {
             "dtype": [np.float64, np.float32],

@@ -16,6 +16,7 @@ from bochner.estimators.methods.rows import warn_of_empty
 from bochner.estimators.settings.constraints import check_types
 from bochner.features.fourier import with_covariates
 from bochner.fitting.completion_choice import Question
+from bochner.memory import Memory
 from bochner.prediction import completion, decoding
 from bochner.processes import isolated
 
@@ -211,6 +212,10 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
         if source_of(X) is not None:
             X = values = values[:]
         warn_of_empty(values)
+        if n_draws is not None:
+            size = 8 * n_draws * len(values) * (values.shape[1] + self._n_latents)
+            what = f"{n_draws:,} draws of {len(values):,} rows"
+            Memory().check(size, what, "ask for fewer draws, or complete rows in parts")
         X = self._columns_of_fit(X)
         rows = self._split(values)
         missing = np.isnan(values)

@@ -142,6 +142,8 @@ class RowsMixin:
         given = {str(name) for name in getattr(X, "columns", ())}
         return of_views(X, self.views) if known <= given else X
 
+    # what has no finite number of that precision is refused by name
+    @np.errstate(over="ignore", invalid="ignore")
     def _validate_whole(self, X: object, *, reset: bool) -> FloatArray:
         X = as_rows(_from_torch(X))
         X = of_views(X, self.views) if reset else self._columns_of_fit(X)
@@ -177,6 +179,8 @@ class RowsMixin:
         }
         check_reach(values, ends, self._scaling, real, names)
 
+    # what has no finite number of that precision is refused by name
+    @np.errstate(over="ignore", invalid="ignore")
     def _validate_latents(self, Z: ArrayLike) -> tuple[Tensor, Any]:
         check_is_fitted(self)
         Z = as_rows(_from_torch(Z))

@@ -94,11 +94,14 @@ def check_size(shape: tuple[int, ...], estimator: Parameters) -> None:
     size = 8 * n_components * (shape[0] + n_components)
     what = f"{n_components:,} latent dimensions of {shape[0]:,} rows"
     Memory().check(size, what, "lower n_components")
-    for name in ("n_frequencies", "n_mixtures"):
+    width = shape[0] + n_components
+    # starts wait for each other
+    of_one = {"n_frequencies": width, "n_mixtures": width, "n_init": shape[0] * n_components}
+    for name, size in of_one.items():
         count = getattr(estimator, name)
         if not isinstance(count, str):
             what = f"{name}={count:,} with {shape[0]:,} rows"
-            Memory().check(8 * count * (shape[0] + n_components), what, f"lower {name}")
+            Memory().check(8 * count * size, what, f"lower {name}")
 
 
 def make(
