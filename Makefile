@@ -27,9 +27,9 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-# Two workers with one thread each: the machine this must fit has two cores.
+# Two workers with one thread each: the machine this must fit has two cores. Tests of a file share fits, and a worker.
 unit: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
 
 # The lowest versions that pyproject.toml declares, in an environment of their own, and the tests that touch other
 # packages. torch is the pinned one: old builds are not there for every machine.

@@ -1,7 +1,9 @@
-"""The house in figures: ``python benchmarks/structure.py [FOLDER]``.
+"""The house in figures: ``python benchmarks/structure.py [--modules] [FOLDER]``.
 
 Modules and calls between them that a plain Gaussian fit enters, modules a package, places outside
 the classes concerned that ask which kind of thing they hold, uses of Any, characters a code line.
+``--modules`` also lists the modules that the fit enters: their lines, what they call, who calls
+them.
 """
 
 from __future__ import annotations
@@ -89,8 +91,21 @@ def entered() -> tuple[set[str], set[tuple[str, str]]]:
     return modules, calls
 
 
+def listing(modules: set[str], calls: set[tuple[str, str]]) -> Iterator[str]:
+    """Yield a line a module: its lines, how many others it calls, who calls it."""
+    for name in sorted(modules):
+        path = SOURCE.parent / Path(*name.split("."))
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        n_lines = len(file.read_text().splitlines())
+        callers = sorted(a.removeprefix("bochner.") for a, b in calls if b == name)
+        n_called = sum(a == name for a, _ in calls)
+        short = name.removeprefix("bochner.")
+        yield f"{short:40s} {n_lines:4d} calls {n_called:2d}, by {', '.join(callers) or 'users'}"
+
+
 def main() -> None:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else SOURCE
+    words = [word for word in sys.argv[1:] if word != "--modules"]
+    folder = Path(words[0]) if words else SOURCE
     lengths: list[int] = []
     questions = outside = 0
     unknown = 0
@@ -122,6 +137,8 @@ def main() -> None:
         modules, calls = entered()
     print(f"modules a plain fit enters    {len(modules)}")
     print(f"calls between them            {len(calls)}")
+    if "--modules" in sys.argv:
+        print("\n".join(listing(modules, calls)))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import socket
@@ -47,29 +48,37 @@ def launch(case, count, folder):
     return [process.returncode for process in running], texts
 
 
+CASES = {
+    2: ("one", "columns", "holes", "poisson", "beside", "bernoulli", "dirichlet"),
+    3: ("two", "stored", "absent", "negative_binomial"),
+}
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """Return what a number of processes wrote: they fit their cases one after the other."""
+
+    @functools.cache
+    def by(count):
+        folder = tmp_path_factory.mktemp("processes")
+        for case in CASES[count]:
+            X = fit_in_processes.with_holes(fit_in_processes.data(), case)
+            np.save(folder / f"{case}.npy", X)
+        codes, texts = launch(",".join(CASES[count]), count, folder)
+        assert codes == [0] * count, "\n".join(texts)
+        return folder
+
+    return by
+
+
 @pytest.mark.parametrize(
-    ("case", "count"),
-    [
-        ("one", 2),
-        ("two", 3),
-        ("columns", 2),
-        ("stored", 3),
-        ("holes", 2),
-        ("absent", 3),
-        ("poisson", 2),
-        ("negative_binomial", 3),
-        ("beside", 2),
-        ("bernoulli", 2),
-        ("dirichlet", 2),
-    ],
+    ("count", "case"), [(count, case) for count, cases in CASES.items() for case in cases]
 )
-def test_processes_give_the_fit_of_one(case, count, tmp_path):
-    X = fit_in_processes.with_holes(fit_in_processes.data(), case)
-    np.save(tmp_path / "x.npy", X)
+def test_processes_give_the_fit_of_one(count, case, fitted):
+    folder = fitted(count)
+    X = np.load(folder / f"{case}.npy")
     expected = fit_in_processes.fitted("one" if case == "stored" else case, X)
-    codes, texts = launch(case, count, tmp_path)
-    assert codes == [0] * count, "\n".join(texts)
-    parts = [np.load(tmp_path / f"{case}{rank}.npz") for rank in range(count)]
+    parts = [np.load(folder / f"{case}{rank}.npz") for rank in range(count)]
     assert {float(part["elbo"]) for part in parts} == {float(parts[0]["elbo"])}
     # single precision's products of other rows: noise per column weighs them more
     rel = 1e-6 if case == "columns" else 1e-7
@@ -77,7 +86,7 @@ def test_processes_give_the_fit_of_one(case, count, tmp_path):
     embedding = np.concatenate([part["embedding"] for part in parts])
     spread = expected.embedding_.std(axis=0)
     assert (np.abs(embedding - expected.embedding_) / spread).max() < 1e-4
-    saved = bo.load(tmp_path / f"{case}.bochner")
+    saved = bo.load(folder / f"{case}.bochner")
     np.testing.assert_array_equal(saved.embedding_, embedding)
     np.testing.assert_allclose(saved.transform(X[:5]), embedding[:5], atol=1e-6)
 

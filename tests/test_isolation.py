@@ -4,6 +4,7 @@ called.
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import bochner as bo
+
+pytestmark = pytest.mark.usefixtures("few_draws")
 
 X = np.random.default_rng(0).poisson(3.0, size=(24, 5)).astype(float)
 MODELS = {
@@ -84,13 +87,24 @@ def results(model, path):
         ]
 
 
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """What every model does where nothing is set; computed once."""
+
+    @functools.cache
+    def of(name):
+        return results(MODELS[name], tmp_path_factory.mktemp("alone") / "alone.bochner")
+
+    return of
+
+
 @pytest.mark.parametrize("surroundings", SURROUNDINGS)
 @pytest.mark.parametrize("name", MODELS)
-def test_models_do_what_they_do_alone(name, surroundings, tmp_path):
-    alone = results(MODELS[name], tmp_path / "alone.bochner")
+def test_models_do_what_they_do_alone(name, surroundings, tmp_path, alone):
+    expected = alone(name)
     with SURROUNDINGS[surroundings]():
         beside = results(MODELS[name], tmp_path / "beside.bochner")
-    for ours, theirs in zip(alone, beside, strict=True):
+    for ours, theirs in zip(expected, beside, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 

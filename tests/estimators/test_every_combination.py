@@ -42,12 +42,12 @@ CHOICES = [
     if noise == "view" or (cls is not bo.SRFLVM and "real" in names)
 ]
 FEW, MANY = (2, 20), (14, None)  # dimensions, landmarks
-# every choice with few and with many dimensions, with holes and without: one diagonal of the square
-# for one choice, the other for the next
+# few and many dimensions, with holes and without: each choice meets one of the four, so that every
+# two of all options meet somewhere
+SQUARE = ((FEW, False), (MANY, True), (FEW, True), (MANY, False))
 CASES = [
-    pytest.param(*choice, *case, id=_name(*choice, *case))
+    pytest.param(*choice, *SQUARE[number % 4], id=_name(*choice, *SQUARE[number % 4]))
     for number, choice in enumerate(CHOICES)
-    for case in (((FEW, False), (MANY, True)), ((FEW, True), (MANY, False)))[number % 2]
 ]
 
 
@@ -105,3 +105,15 @@ def test_it_fits_places_and_completes(cls, noise, names, size, holes):
         ]
     for array in result:
         assert np.isfinite(np.asarray(array, dtype=float)).all()
+
+
+def test_every_two_options_meet():
+    met = [case.values for case in CASES]
+    for names in SETS:
+        of_set = [(size, holes) for _, _, those, size, holes in met if those == names]
+        assert {size for size, _ in of_set} == {FEW, MANY}, names
+        assert {holes for _, holes in of_set} == {True, False}, names
+    for cls in CLASSES:
+        assert {(size, holes) for other, _, _, size, holes in met if other is cls} == set(
+            SQUARE
+        )

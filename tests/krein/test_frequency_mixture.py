@@ -105,11 +105,11 @@ def test_divergence_of_scales_is_that_of_draws(d):
 
 def test_prior_pulls_as_the_mixture_says():
     mixture, _ = start(2)
-    precision, pull = mixture.pulled()
+    precision, natural = mixture.natural_parameters()
     phi = mixture.responsibilities[3]
     torch.testing.assert_close(
         precision[3], sum(phi[k] * mixture.precision[k] for k in range(4))
     )
     torch.testing.assert_close(
-        pull[3], sum(phi[k] * mixture.precision[k] @ mixture.centre[k] for k in range(4))
+        natural[3], sum(phi[k] * mixture.precision[k] @ mixture.centre[k] for k in range(4))
     )

@@ -33,7 +33,7 @@ from bochner.krein.signed_frequencies import (
     SignedFrequencies,
 )
 from bochner.krein.sketch import Sketch, decompose
-from bochner.krein.taylor import fit_taylor, pull_matrix
+from bochner.krein.taylor import fit_taylor, scatter_matrix
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -88,7 +88,7 @@ def test_sums_over_rows_are_sums_over_pairs(d):
         if i != j
     )
     symmetric = 0.5 * (target + target.T)
-    torch.testing.assert_close(pull_matrix(x, symmetric), by_pairs)
+    torch.testing.assert_close(scatter_matrix(x, symmetric), by_pairs)
 
 
 def test_residuals_leave_the_diagonal_out():

@@ -1,4 +1,6 @@
-"""One process of several that fit one model: ``python fit_in_processes.py CASE FOLDER``."""
+"""One process of several that fit one model, or several after one another: ``python
+fit_in_processes.py CASES FOLDER``, cases between commas.
+"""
 
 import sys
 from pathlib import Path
@@ -68,12 +70,6 @@ def fitted(case, X):
     return bo.NGMVLVM(**({} if case == "one" else TWO), **SETTINGS).fit(X)
 
 
-def stored(X, folder):
-    """Rows on disk, in small blocks."""
-    np.save(folder / "x.npy", X)
-    return np.load(folder / "x.npy", mmap_mode="r")
-
-
 def cut_short(*_):
     """Fail where rows have been placed and passes over all of them begin."""
     raise RuntimeError("no luck")
@@ -107,51 +103,57 @@ def save(model, path, **more):
     np.savez(path, **result, **more)
 
 
-def main(case, folder):
+def main(cases, folder):
+    """Run cases."""
+    with bo.distributed() as processes:
+        for case in cases:
+            run(case, folder, processes)
+
+
+def run(case, folder, processes):
     """Fit, and write what the test compares."""
     X = with_holes(data(), case)
-    with bo.distributed() as processes:
-        shared = bo.share(X)
-        if case == "refused":
-            bad = [shared.copy() for _ in range(3)]
-            bad[1][3, 2] = np.inf
-            said = []
-            for rows in (bad[processes.rank], shared[:, : 6 - processes.rank], shared):
-                estimator = bo.NGMVLVM(**SETTINGS)
-                if rows is shared:
-                    estimator.set_params(landmarks=None)
-                try:
-                    estimator.fit(rows)
-                except InputError as error:
-                    said.append(str(error))
-            (folder / f"{processes.rank}.txt").write_text("\n".join(said))
-            return
-        if case == "killed":
-            if processes.rank == 1:
-                raise RuntimeError("no luck")
+    shared = bo.share(X)
+    if case == "refused":
+        bad = [shared.copy() for _ in range(3)]
+        bad[1][3, 2] = np.inf
+        said = []
+        for rows in (bad[processes.rank], shared[:, : 6 - processes.rank], shared):
+            estimator = bo.NGMVLVM(**SETTINGS)
+            if rows is shared:
+                estimator.set_params(landmarks=None)
             try:
-                fitted("one", shared)
-            except BaseException as error:
-                (folder / f"{processes.rank}.txt").write_text(type(error).__name__)
-                raise
-        if case == "cut":
-            landmarks.train_jointly = cut_short
-            kept(shared, folder)
-        if case == "steps":
-            row_passes._SECONDS = row_passes._WRITES = 0.0
-            landmarks.elbo_at = cut_after(12, landmarks.elbo_at)
-            kept(shared, folder)
-        if case == "resumed":
-            landmarks.elbo_at = counted = cut_after(10**6, landmarks.elbo_at)
-            model = kept(shared, folder)
-            save(model, folder / f"{case}{processes.rank}.npz", steps=len(counted.calls))
-            return
-        if case in ("stored", "poisson"):
-            shared = bo.share(np.load(folder / "x.npy", mmap_mode="r"))
-        model = fitted("one" if case == "stored" else case, shared)
-        model.save(folder / f"{case}.bochner")
-        save(model, folder / f"{case}{processes.rank}.npz")
+                estimator.fit(rows)
+            except InputError as error:
+                said.append(str(error))
+        (folder / f"{processes.rank}.txt").write_text("\n".join(said))
+        return
+    if case == "killed":
+        if processes.rank == 1:
+            raise RuntimeError("no luck")
+        try:
+            fitted("one", shared)
+        except BaseException as error:
+            (folder / f"{processes.rank}.txt").write_text(type(error).__name__)
+            raise
+    if case == "cut":
+        landmarks.train_jointly = cut_short
+        kept(shared, folder)
+    if case == "steps":
+        row_passes._SECONDS = row_passes._WRITES = 0.0
+        landmarks.elbo_at = cut_after(12, landmarks.elbo_at)
+        kept(shared, folder)
+    if case == "resumed":
+        landmarks.elbo_at = counted = cut_after(10**6, landmarks.elbo_at)
+        model = kept(shared, folder)
+        save(model, folder / f"{case}{processes.rank}.npz", steps=len(counted.calls))
+        return
+    if case in ("stored", "poisson"):
+        shared = bo.share(np.load(folder / f"{case}.npy", mmap_mode="r"))
+    model = fitted("one" if case == "stored" else case, shared)
+    model.save(folder / f"{case}.bochner")
+    save(model, folder / f"{case}{processes.rank}.npz")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1].split(","), Path(sys.argv[2]))

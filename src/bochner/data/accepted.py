@@ -154,12 +154,12 @@ def _check_names(X: object) -> None:
     names = getattr(X, "columns" if hasattr(X, "iloc") else "column_names", None)
     if not isinstance(names, Sequence) and not hasattr(X, "iloc"):
         return
-    seen = set()
+    earlier = set()
     for name in () if names is None or getattr(names, "is_unique", False) else names:
-        if name in seen:
+        if name in earlier:
             got = f"{name!r} more than once"
             raise InputError(message("columns with names of their own", got, "rename them"))
-        seen.add(name)
+        earlier.add(name)
 
 
 def annotated_kind(values: object) -> str | None:

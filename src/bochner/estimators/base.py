@@ -45,7 +45,7 @@ from bochner.estimators.settings import constraints, likelihoods, plans
 from bochner.fitting.completion_choice import Question
 from bochner.fitting.data import Candidates, FitData
 from bochner.fitting.fit import fit as fit_model
-from bochner.fitting.placed_rows import Places, kept_places
+from bochner.fitting.placed_rows import NotKept, Places, kept_places
 from bochner.fitting.plan import Fit, Plan
 from bochner.io.outputs import exists
 from bochner.kernels.base import SpectralKernel
@@ -54,7 +54,7 @@ from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.prediction import diagnostics
 from bochner.processes import Processes, current, isolated, transactional
-from bochner.training.checkpoint import discard
+from bochner.training.checkpoint import LastingPath, discard
 
 # Rows are placed from at most this many training latents: scoring is one product of rows and
 # candidates.
@@ -349,9 +349,10 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         self._set_attributes(values, plan)
         logs = list(offsets.values())
         some = self._set_candidates(values, logs, fit_data, plan)
-        settings = {"rows": fit_data.checksum, "origin": plan.origin, "elbo": self._fit.elbo}
-        place = (self._candidates, processes.start, settings)
-        kept = kept_places(None if self.interrupted_ else self.checkpoint, *place)
+        kept: Places = NotKept()
+        if isinstance(self.checkpoint, LastingPath) and not self.interrupted_:
+            facts = {"rows": fit_data.checksum, "origin": plan.origin, "elbo": self._fit.elbo}
+            kept = kept_places(self.checkpoint, self._candidates, processes.start, facts)
         self._set_embedding(training, logs, some, beside.values, kept)
         if self.checkpoint is not None and not self.interrupted_ and processes.rank == 0:
             # only now: a crash before here must not cost the run

@@ -102,14 +102,14 @@ class PlacedRows:
 
 
 def kept_places(
-    checkpoint: object, candidates: Tensor, start: int, settings: Mapping[str, object]
+    checkpoint: LastingPath, candidates: Tensor, start: int, settings: Mapping[str, object]
 ) -> Places:
-    """Return the places of training rows under the final model that stay beside a checkpoint which
+    """Return the places of training rows under the final model, which stay beside a checkpoint that
     lasts longer than the fit.
 
     Parameters
     ----------
-    checkpoint : path or None
+    checkpoint : LastingPath
     candidates : Tensor of shape (C, D)
         Of the model.
     start : int
@@ -117,7 +117,5 @@ def kept_places(
     settings : mapping
         What else tells models and data apart.
     """
-    if not isinstance(checkpoint, LastingPath):
-        return NotKept()
     digest = fingerprint([candidates], dict(settings))
     return PlacedRows(RowShards(Path(checkpoint), "latents", digest, start))

@@ -4,9 +4,8 @@ Maximises E_q[log p(K, w, z, mu, Lambda, v, alpha)] + entropy over q(w_h) = N(m_
 weights c_h and noise variance (docs/math.md, section 5, Liu et al. (2020) with its update of q(w)
 replaced):
 
-* m and c by L-BFGS on the error over all pairs of the sketch plus the mixture's pull, at the mode
-  of q, in
-  coordinates in which the rows vary alike in every direction;
+* m and c by L-BFGS on the error over all pairs of the sketch plus what the mixture says, at the
+  mode of q, in coordinates in which the rows vary alike in every direction;
 * V in closed form from the Gauss-Newton curvature over all pairs;
 * the mixture's blocks z, v, alpha, mu, Lambda in closed form.
 
@@ -224,15 +223,15 @@ class _Problem:
         total = 0.0
         gradient = torch.zeros_like(mean)
         for part, mixture in zip(self.parts, state.mixtures, strict=True):
-            pull = torch.zeros_like(mean[part])
+            slope = torch.zeros_like(mean[part])
             for phi, centre, precision in zip(
                 mixture.responsibilities.T, mixture.centre, mixture.precision, strict=True
             ):
                 gap = mean[part] - centre
                 towards = phi[:, None] * (gap @ precision)
                 total += 0.5 * float((towards * gap).sum())
-                pull += towards
-            gradient[part] = pull
+                slope += towards
+            gradient[part] = slope
         return total, gradient
 
     def search(self, state: _State, max_iter: int, trust: float, n: int) -> _State:

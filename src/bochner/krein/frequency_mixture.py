@@ -147,11 +147,11 @@ class FrequencyMixture:
             + self.responsibilities.sum(0)[:, None, None] * self.precision
         )
         covariance = torch.cholesky_inverse(torch.linalg.cholesky(precision))
-        pull = torch.einsum(
+        natural = torch.einsum(
             "kij,hk,hj->ki", self.precision, self.responsibilities, moments.mean
         )
         return replace(
-            self, centre=torch.einsum("kij,kj->ki", covariance, pull), centre_cov=covariance
+            self, centre=torch.einsum("kij,kj->ki", covariance, natural), centre_cov=covariance
         )
 
     def update_scales(self, moments: Moments) -> Self:
@@ -184,7 +184,7 @@ class FrequencyMixture:
         square = square + torch.einsum("kij,kij->k", self.precision, self.centre_cov)
         return 0.5 * (self._expected_log_det() - self._dim * math.log(2 * math.pi) - square)
 
-    def pulled(self) -> tuple[Tensor, Tensor]:
+    def natural_parameters(self) -> tuple[Tensor, Tensor]:
         """Return sum_k phi_hk E[Lambda_k], (H, d, d), and sum_k phi_hk E[Lambda_k] m_k, (H, d)."""
         precision = torch.einsum("hk,kij->hij", self.responsibilities, self.precision)
         return precision, torch.einsum(

@@ -81,7 +81,7 @@ def squared_error(
     phase = x @ frequencies.T
     features = torch.cat([phase.cos(), phase.sin()], 1)
     weighted = features * factor.repeat(2)
-    pull = torch.zeros_like(features)
+    on_features = torch.zeros_like(features)
     total = 0.0
     for start in range(0, len(x), _BLOCK):
         stop = min(start + _BLOCK, len(x))
@@ -92,10 +92,10 @@ def squared_error(
         others = residual[:, stop - start :]
         diagonal.fill_diagonal_(0.0)
         total += 2.0 * _square(residual) - _square(diagonal)
-        pull[start:stop].addmm_(residual, features[start:])
-        pull[stop:].addmm_(others.T, features[start:stop])
+        on_features[start:stop].addmm_(residual, features[start:])
+        on_features[stop:].addmm_(others.T, features[start:stop])
     (cosine, sine) = features.chunk(2, 1)
-    (in_cosine, in_sine) = pull.chunk(2, 1)
+    (in_cosine, in_sine) = on_features.chunk(2, 1)
     in_phase = (cosine * in_sine).addcmul_(sine, in_cosine, value=-1.0)
     in_factor = torch.linalg.vecdot(cosine, in_cosine, dim=0) + torch.linalg.vecdot(
         sine, in_sine, dim=0

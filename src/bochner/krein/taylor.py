@@ -73,7 +73,7 @@ def fit_taylor(
     return GaussianFrequencies(weight, sign_, mean, factor), sweeps
 
 
-def pull_matrix(x: Tensor, target: Tensor) -> Tensor:
+def scatter_matrix(x: Tensor, target: Tensor) -> Tensor:
     """Return sum_{i != j} (1 - K_ij) delta delta^T, (n, d), (n, n) -> (d, d), from sums over
     rows.
     """
@@ -93,7 +93,7 @@ def _part(
     """Return q(w) and the sweeps of one part, whose matrix has mean diagonal 1."""
     x = sketch.x / sketch.unit
     unit = sketch.unit
-    pull = pull_matrix(x, target) / (2.0 * _NOISE**2)
+    curvature = scatter_matrix(x, target) / (2.0 * _NOISE**2)
     mean = torch.randn(
         count, x.shape[1], generator=source, dtype=torch.float64, device=source.device
     ).to(x.device)
@@ -106,8 +106,8 @@ def _part(
         mixture = mixture.update_sticks().update_centres(moments).update_scales(moments)
         before = mixture.responsibilities
         mixture = mixture.update_assignments(moments)
-        precision, towards = mixture.pulled()
-        covariance = _inverse(precision + pull)
+        precision, towards = mixture.natural_parameters()
+        covariance = _inverse(precision + curvature)
         moments = Moments(torch.einsum("hij,hj->hi", covariance, towards), covariance)
         if float((mixture.responsibilities - before).norm()) <= _TOLERANCE:
             break

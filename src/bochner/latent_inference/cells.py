@@ -310,17 +310,17 @@ class Cells:
         if not parts.are_the_bound(candidates[:: -(-len(candidates) // _TRIED)]):
             return None
         cells = cls(parts, candidates, 1.0)
-        found, first, last = None, 0, len(_WIDTHS)
+        width, first, last = None, 0, len(_WIDTHS)
         while first < last:  # the wider cells are, the worse
             middle = (first + last) // 2
             cells._set_width(_WIDTHS[middle])
             if cells._error(candidates) <= _TOLERANCE:
-                found, last = middle, middle
+                width, last = middle, middle
             else:
                 first = middle + 1
-        if found is None:
+        if width is None:
             return None
-        cells._set_width(_WIDTHS[found])
+        cells._set_width(_WIDTHS[width])
         return cells
 
     def rows(self, rows: Sequence[Tensor]) -> Tensor:
@@ -373,10 +373,10 @@ class Cells:
         sorted_rows = rows[order]
         ends = counts.cumsum(0).tolist()
         firsts = order[counts.cumsum(0) - counts]
-        found = self._of(present.tolist(), centres[firsts])
+        cells = self._of(present.tolist(), centres[firsts])
         out = rows.new_empty(len(x), self._polynomials.index.shape[1])
         start = 0
-        for polynomials, end in zip(found, ends, strict=True):
+        for polynomials, end in zip(cells, ends, strict=True):
             torch.mm(sorted_rows[start:end], polynomials, out=out[start:end])
             start = end
         back = torch.empty_like(order)
@@ -400,9 +400,9 @@ class Cells:
             terms = self._polynomials.coefficients @ by_cell
             for i, term in zip(some, terms.mT.contiguous(), strict=True):
                 kept[codes[i]] = term
-        found = [kept.get(code, self._held.get(code)) for code in codes]
+        cells = [kept.get(code, self._held.get(code)) for code in codes]
         self._held = kept
-        return [cell for cell in found if cell is not None]
+        return [cell for cell in cells if cell is not None]
 
     @property
     def _parts_width(self) -> int:
@@ -495,5 +495,5 @@ class CellTarget:
             value, gradient, hessian = self.cells.evaluate(terms, centres, x)
             step, _ = newton_step(gradient, hessian, torch.full_like(value, 0.1))
             x = x + step
-        found = (step.norm(dim=1) <= _SETTLED) & ~self.cells.outside(centres, x)
-        return x, value, hessian, found
+        settled = (step.norm(dim=1) <= _SETTLED) & ~self.cells.outside(centres, x)
+        return x, value, hessian, settled

@@ -305,16 +305,16 @@ def _rough(
     index = (~left).nonzero()[:, 0]
     if index.numel():
         begin = x[index].to(precision)
-        found = climb(target.to(precision), begin, rows[index], tolerance=_ROUGH)
-        x[index], value[index], hessian[index] = (part.double() for part in found[:3])
-        winding[index], length[index] = found.winding, found.length.double()
+        reached = climb(target.to(precision), begin, rows[index], tolerance=_ROUGH)
+        x[index], value[index], hessian[index] = (part.double() for part in reached[:3])
+        winding[index], length[index] = reached.winding, reached.length.double()
     # beyond the range of single precision, or its digits; along a ridge steps are short long
     # before its top
     index = (left | ~value.isfinite()).nonzero()[:, 0]
     if index.numel():
         begin = starts[index].double()
-        found = climb(target, begin, rows[index], SETTLED, _RIDGE_STEPS, on_ridge=True)
-        x[index], value[index], hessian[index], _, length[index] = found
+        reached = climb(target, begin, rows[index], SETTLED, _RIDGE_STEPS, on_ridge=True)
+        x[index], value[index], hessian[index], _, length[index] = reached
         winding[index] = True
     return _Modes(x, value, hessian, winding, length)
 
@@ -413,10 +413,10 @@ def _settled(
     target: Target | CellTarget, starts: Tensor, hessian: Tensor, rows: Tensor
 ) -> Climbs:
     """Let the target take the last steps; climb where they do not end at a mode."""
-    x, value, bends, found = target.settled(starts, hessian, rows)
-    winding = torch.zeros_like(found)
+    x, value, bends, settled = target.settled(starts, hessian, rows)
+    winding = torch.zeros_like(settled)
     length = torch.zeros_like(value)
-    off = (~found).nonzero()[:, 0]
+    off = (~settled).nonzero()[:, 0]
     if off.numel():
         x[off], value[off], bends[off], winding[off], length[off] = _polished(
             target, starts[off], hessian[off], rows[off]

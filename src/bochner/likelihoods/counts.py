@@ -112,23 +112,22 @@ def rate_moments(
     variance = variance.clamp(max=LARGEST_VARIANCE)
     limit = torch.full_like(mean, LARGEST_LOG_RATE)
     most = limit if most is None else most.clamp(max=LARGEST_LOG_RATE).expand_as(mean)
-    deviation = variance.clamp(min=1e-24).sqrt()
+    std = variance.clamp(min=1e-24).sqrt()
     first, second = (
-        _below(mean, variance, deviation, most, k)
-        + (k * most + log_ndtr((mean - most) / deviation)).exp()
+        _below(mean, variance, std, most, k) + (k * most + log_ndtr((mean - most) / std)).exp()
         for k in (1, 2)
     )
     known = (mean + 0.5 * variance).exp()
-    far = most - mean > _FAR * deviation + 2.0 * variance
+    far = most - mean > _FAR * std + 2.0 * variance
     # the difference of the moments loses what is small beside their square
     return torch.where(far, known, first), torch.where(
         far, known.square() * variance.expm1(), (second - first.square()).clamp(min=0.0)
     )
 
 
-def _below(mean: Tensor, variance: Tensor, deviation: Tensor, most: Tensor, k: int) -> Tensor:
+def _below(mean: Tensor, variance: Tensor, std: Tensor, most: Tensor, k: int) -> Tensor:
     """Return the part of E e^(k psi) that psi below the largest makes up."""
-    share: Tensor = log_ndtr((most - mean - k * variance) / deviation)
+    share: Tensor = log_ndtr((most - mean - k * variance) / std)
     return (k * mean + 0.5 * k * k * variance + share).exp()
 
 

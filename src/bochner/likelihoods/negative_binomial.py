@@ -41,16 +41,16 @@ _MANY_TIMES = 10.0
 
 def _expected_softplus(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
     """Return E log(1 + e^z) and its slope in the mean, E logistic(z), z ~ N(mean, variance)."""
-    deviation = variance.sqrt()
+    std = variance.sqrt()
     if _NODES * mean.numel() <= _FEW:
         nodes, weights = normal_nodes(_NODES)
-        z = mean + deviation * nodes.to(mean).view(-1, *[1] * mean.ndim)
+        z = mean + std * nodes.to(mean).view(-1, *[1] * mean.ndim)
         weights = weights.to(mean)
         value = torch.tensordot(weights, softplus(z), 1)
         return value, torch.tensordot(weights, z.sigmoid_(), 1)
     value, slope = torch.zeros_like(mean), torch.zeros_like(mean)
     for node, weight in zip(*(part.tolist() for part in normal_nodes(_NODES)), strict=True):
-        z = torch.add(mean, deviation, alpha=node)
+        z = torch.add(mean, std, alpha=node)
         value.add_(softplus(z), alpha=weight)
         slope.add_(z.sigmoid_(), alpha=weight)
     return value, slope

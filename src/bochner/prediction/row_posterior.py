@@ -165,19 +165,19 @@ def predictive_placement(
     categories = any(isinstance(view.likelihood, Categorical) for view in views)
     if dim > MANY_DIMENSIONS or categories:
         return placement
-    found = [
+    by_part = [
         (chosen, *posterior.places())
         for chosen, posterior in posteriors(
             views, candidates, placement, rows, offsets, encoded
         )
     ]
-    count = max((weights.shape[1] for _, _, _, weights in found), default=1)
+    count = max((weights.shape[1] for _, _, _, weights in by_part), default=1)
     modes = placement.mean[:, None].repeat(1, count, 1)
     covariances = torch.eye(dim, dtype=modes.dtype).repeat(n, count, 1, 1)
     covariances[:, 0] = placement.covariances[:, 0]
     weights = torch.zeros(n, count, dtype=modes.dtype)
     weights[:, 0] = 1.0
-    for chosen, places, spread, shares in found:
+    for chosen, places, spread, shares in by_part:
         kept = shares.shape[1]
         modes[chosen, :kept] = places
         covariances[chosen, :kept] = spread
@@ -332,27 +332,27 @@ class _Around:
     points : Tensor of shape (C, D)
     near : Tensor of shape (C, C), bool
         Which are near each other.
-    found : Tensor of shape (n, C), bool
+    near_modes : Tensor of shape (n, C), bool
         Which are near the places of the rows.
     """
 
     points: Tensor
     near: Tensor
-    found: Tensor
+    near_modes: Tensor
 
     @classmethod
     def of(cls, points: Tensor, modes: Tensor) -> _Around:
         """Look at points (C, D) from the modes (n, R, D) of rows."""
         apart = _APART * points.shape[1] ** 0.5
         away = torch.cdist(modes.flatten(0, 1), points) < apart
-        found = away.reshape(*modes.shape[:2], len(points)).any(1)
-        return cls(points, torch.cdist(points, points) < apart, found)
+        near_modes = away.reshape(*modes.shape[:2], len(points)).any(1)
+        return cls(points, torch.cdist(points, points) < apart, near_modes)
 
     def best(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Return the best points with a finite score that are apart, in single precision, (n, R,
         D), and which of them there are, (n, R).
         """
-        scores = scores.masked_fill(self.found, -torch.inf)
+        scores = scores.masked_fill(self.near_modes, -torch.inf)
         index = best_apart(scores.clone(), self.near, _N_STARTS)
         return self.points[index].float(), scores.gather(1, index).isfinite()
 

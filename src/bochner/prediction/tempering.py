@@ -174,9 +174,9 @@ class _Fold:
         values = _tempered_densities(truth, scores, *decode([self.views[v]], self.candidates))
         few = slice(_PLACED_ROWS // _FOLDS)
         some = offsets_of(row_offsets, few)
-        seen = [y[few] for y in shown]
-        placed = place(self.views, self.candidates, seen, some)
-        placed = predictive_placement(self.views, self.candidates, placed, seen, some)
+        observed = [y[few] for y in shown]
+        placed = place(self.views, self.candidates, observed, some)
+        placed = predictive_placement(self.views, self.candidates, placed, observed, some)
         mean, variance = complete_by_modes(self.views, placed, some)
         columns = view_columns(self.views)[v]
         by_modes = truth.new_full((truth.shape[0],), torch.nan)

@@ -57,7 +57,7 @@ class FitHeader:
     latent_shares: list[float]
 
 
-_PLAIN = tuple(own.name for own in fields(FitHeader) if own.name != "views")
+_PLAIN = tuple(field.name for field in fields(FitHeader) if field.name != "views")
 
 
 def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, object]]:

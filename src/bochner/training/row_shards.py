@@ -111,5 +111,5 @@ def remove_stages(checkpoint: Path, kept: Callable[[str], bool]) -> None:
 
 def _parts(path: Path) -> tuple[str, int, int]:
     """Return stage, first and last row of a file."""
-    found = _NAME.search(path.name)
-    return ("", -1, -1) if found is None else (found[1], int(found[2]), int(found[3]))
+    match = _NAME.search(path.name)
+    return ("", -1, -1) if match is None else (match[1], int(match[2]), int(match[3]))

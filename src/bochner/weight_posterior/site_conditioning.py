@@ -122,14 +122,14 @@ def largest_psi(
     columns without entries have that of the others.
     """
     likelihood = cast(NonConjugateLikelihood, likelihood)
-    found = []
+    largest_of_parts = []
     for part in chunks(block.n_rows, CHUNK_ROWS):
         y = block.mask.rows(part).hide(block.Y[part]).double().cpu()
         of_part = likelihood.largest_psi(y, block.offset[part].double().cpu())
         if of_part is None:
             return None
-        found.append(of_part)
-    largest = processes.largest(torch.stack(found).amax(0))
+        largest_of_parts.append(of_part)
+    largest = processes.largest(torch.stack(largest_of_parts).amax(0))
     if not bool(largest.isfinite().any()):
         return None
     return torch.where(largest.isfinite(), largest, largest.amax())
