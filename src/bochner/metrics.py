@@ -25,6 +25,7 @@ from bochner.data.validation import (
 )
 from bochner.errors import InputError, message
 
+# Of cross-validation.
 FOLDS = 5
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from bochner._typing import Sampling
 
+# Rows whose noise has one key: any rows are drawn without those before them. Bits of a Sobol net.
 ROWS_PER_BLOCK = 1024
 _SOBOL_BITS = 30
 # Up to so many numbers are drawn from by permuting them all.

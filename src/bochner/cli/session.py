@@ -31,6 +31,8 @@ from bochner.errors import InputError, NumericalError, StorageError, printable
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
 
+# Exit codes: a fault of ours, input that cannot be used, results that could not be written, Ctrl-C
+# (128 and its signal, as shells have it).
 FAULT = 1
 BAD_INPUT = 2
 NOT_WRITTEN = 3

@@ -20,6 +20,7 @@ from bochner.errors import InputError, message
 from bochner.io.outputs import replacing
 
 SERVER = "BOCHNER_DATA_URL"
+# Seconds that a server may be silent, and bytes that are read at once.
 TIMEOUT = 60.0
 _CHUNK = 1 << 20
 

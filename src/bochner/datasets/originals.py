@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bochner.errors import InputError, message
 
 Arrays = dict[str, NDArray[np.generic]]
+# Fourteen electrodes, and whether the eyes are open.
 _EEG_COLUMNS = 15
 # An EEG channel moves by some tens about its median; four rows jump by hundreds and more.
 _EEG_JUMP = 1000.0

@@ -32,6 +32,7 @@ from bochner.serialization.fitted import (
     refusal,
 )
 
+# Grows when what files hold changes.
 SCHEMA = 1
 
 _ARRAYS = (

@@ -29,6 +29,7 @@ from bochner.training.row_adam import RowAdam
 from bochner.training.trainer import State, Trainer, progress_bar
 from bochner.weight_posterior.posterior import ViewPosterior
 
+# Passes over all rows after training on landmarks, each a step of kernels and noise.
 JOINT_STEPS = 20
 # Of the plan's learning rate, and of all parameters alike: everything is near its place.
 _JOINT_RATE = 0.02

@@ -42,6 +42,8 @@ from bochner.regression.observations import (
 from bochner.training.trainer import Options
 from bochner.weight_posterior.posterior import ViewPosterior, weights_posterior
 
+# Draws of a bound that is compared or returned: shared by all candidates, whose differences they
+# tell apart better than their values.
 EVALUATION_DRAWS = 32
 # An evaluation of non-conjugate views, or have scattered holes, costs as much as a step,
 # and candidates share their draws.

@@ -25,6 +25,7 @@ from bochner.training.row_adam import KeptRows, RowAdam
 from bochner.training.row_shards import RowShards, remove_stages
 from bochner.training.trainer import State, Trainer
 
+# Grows when what files hold changes.
 SCHEMA = 1
 _KIND = "passes over all rows"
 # Seconds between two writes at the least, and in writes: they are to cost little beside the steps.

@@ -24,6 +24,7 @@ from bochner.training.row_adam import KeptLatents
 from bochner.training.row_shards import RowShards
 from bochner.weight_posterior.posterior import ViewPosterior
 
+# Draws of the bound of all rows: its standard error falls with the rows, too.
 _JOINT_DRAWS = 4
 
 

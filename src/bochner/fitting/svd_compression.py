@@ -27,6 +27,7 @@ from bochner.regression.observations import (
     complete_blocks,
 )
 
+# Rows, or columns, of a product that are held at once in double precision.
 _CHUNK = 8192
 # Share of the squares below which a Gram matrix of float64 holds rounding alone.
 _ROUNDING = 1e-13

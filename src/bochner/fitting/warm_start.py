@@ -26,6 +26,7 @@ from bochner.objectives.elbo import Draws, elbo
 from bochner.regression.observations import Data
 from bochner.training.trainer import RATES, Trainer
 
+# At most: a warmed start is trained on afterwards.
 STEPS = 100
 
 

@@ -31,6 +31,7 @@ from bochner.errors import InputError, message
 
 FloatArray = NDArray[np.float64]
 
+# Of a row in the graphs of the Laplacian and of Isomap; the customary one of t-SNE.
 _NEIGHBOURS = 10
 _PERPLEXITY = 30.0
 # Neighbours are looked for in so many principal components: beyond them distances are mostly noise,

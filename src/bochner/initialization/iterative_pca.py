@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 Single = NDArray[np.float32]
 
+# Ranks that are tried, and the share of the entries held out to choose among them.
 RANKS = (2, 5, 10, 20, 40, 80, 120, 160)
 _HELD_OUT = 0.05
 # Rows that tell the rank.

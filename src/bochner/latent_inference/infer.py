@@ -37,6 +37,7 @@ from bochner.weight_posterior.posterior import (
     all_conjugate,
 )
 
+# Modes of a row that are kept.
 N_MODES = 3
 # Beyond so many dimensions a row climbs from its best start alone: others are all far from it, and
 # behind it.

@@ -82,6 +82,7 @@ def alike(covariates: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         yield (which == number).nonzero()[:, 0], values[None]
 
 
+# Steps of a climb.
 MAX_STEPS = 100
 # Nats by which a start may lie behind the row's best, beyond what its slope promises: exp(-40)
 # weighs nothing.

@@ -38,6 +38,7 @@ from bochner.weight_posterior.posterior import (
     ViewPosterior,
 )
 
+# Rows that are placed at once, at most.
 _CHUNK = 1024
 # Numbers of one dense array of non-conjugate views.
 _NUMBERS = 2**21

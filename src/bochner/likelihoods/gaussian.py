@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from bochner.kernels.base import as_tensor, positive
 from bochner.likelihoods.nonconjugate import Likelihood
 
+# Least noise variance of a column that learns its own, in scaled units.
 _LEAST = 1e-4
 # Of one variance for all columns of scaled data. Rows beside one of another order let it fall until
 # no step of latents or features fits between them and the bound: at 1e-8 fits of 100 rows, one of

@@ -17,6 +17,7 @@ from torch import Tensor
 from bochner.likelihoods.densities import softplus
 from bochner.likelihoods.likelihood import Curvatures, Slopes
 
+# Newton steps from a good start.
 _STEPS = 3
 
 

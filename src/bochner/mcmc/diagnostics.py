@@ -27,6 +27,7 @@ QUANTITIES = (
     "missing",
 )
 STATISTICS = ("log_joint", "accept.latents", "accept.frequencies")
+# Draws of a chain below which its figures say nothing.
 _FEW_DRAWS = 50
 # Entries of a quantity that are looked at.
 _ENTRIES = 500

@@ -24,6 +24,7 @@ from bochner.mcmc.model import Model, State
 from bochner.progress import part
 
 _LOG = logging.getLogger("bochner")
+# Grows when what files hold changes.
 SCHEMA = 1
 # Sweeps of a round: few enough that progress is seen, many enough that sending data to processes
 # costs little beside them.

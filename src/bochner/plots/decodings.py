@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bochner.estimators.base import LatentVariableEstimator
 
 
+# Of the axes beyond the data, as a share of their range.
 _MARGIN = 0.05
 # Entries that are drawn as points.
 _SCATTERED = 5000

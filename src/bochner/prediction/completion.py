@@ -31,6 +31,7 @@ from bochner.prediction.decoding import draw_latents as latents_by_modes
 from bochner.prediction.row_posterior import predictive_placement
 from bochner.weight_posterior.posterior import ViewPosterior
 
+# Rows that are completed at once.
 _CHUNK = 1024
 
 

@@ -19,6 +19,7 @@ from bochner.linalg import covariance_root
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import ViewPosterior
 
+# Rows that are decoded at once.
 _CHUNK = 1024
 # Numbers of the slopes of columns along latents that are held at once.
 _SLOPES = 2**24

@@ -100,6 +100,8 @@ def _slopes_of_view(view: ViewPosterior, x: Tensor) -> Tensor:
 
 FloatArray = NDArray[np.float64]
 
+# A dimension is dead whose means have less variance than this and whose posterior has more than
+# this share of the prior's; a view is noise alone from this share on.
 _DEAD_SIGNAL = 0.05
 _DEAD_RATIO = 0.8
 _ALL_NOISE = 0.98
@@ -107,6 +109,7 @@ _ALIVE = (
     "No collapse: every dimension and every view carries signal. Dimensions that the data do not "
     "need may do so too: bo.select_n_components asks held-out entries."
 )
+# Rows whose derivatives are held at once.
 _CHUNK = 1024
 
 

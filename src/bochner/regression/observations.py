@@ -161,7 +161,7 @@ class SomeRows(Rows):
         return (self.index,)
 
 
-_ROWS = 8192
+_ROWS = 8192  # of a product, that are held at once in double precision
 
 Matrix = Tensor | SparseMatrix | StoredMatrix
 

@@ -30,6 +30,7 @@ from bochner.processes import Processes
 from bochner.training.adam import Moments
 from bochner.training.trainer import Module, NoCheckpoint, State, Trainer
 
+# Grows when what files hold changes.
 SCHEMA = 1
 
 

@@ -15,6 +15,7 @@ from bochner.errors import ModelFileError, message
 from bochner.io import files
 from bochner.training.checkpoint import shards
 
+# Grows when what files hold changes.
 SCHEMA = 1
 _KIND = "rows of a fit"
 _NAME = re.compile(r"\.rows-(.+)-(\d{12})-(\d{12})$")
