@@ -284,10 +284,14 @@ class Cells:
     def __init__(self, parts: Parts, candidates: Tensor, width: float) -> None:
         self._parts = parts
         self._polynomials = _Polynomials(parts.dim)
-        at = parts.of_points(candidates)
-        self._basis = _basis(at[0])
+        some = candidates[:: -(-len(candidates) // _SPANNED)]
+        self._basis = _basis(parts.of_points(some)[0])
         self._slopes = None if self._basis is None else parts.slopes(self._basis)
-        self._book = torch.cat([self._reduced(at[0]), at[1][:, None]], dim=1).float()
+        at = [
+            parts.of_points(part, self._slopes) for part in torch.split(candidates, _SPANNED)
+        ]
+        book = [torch.cat([linear, common[:, None]], dim=1) for linear, common in at]
+        self._book = torch.cat(book).float()
         self._set_width(width)
 
     def _set_width(self, width: float) -> None:
@@ -325,21 +329,21 @@ class Cells:
 
     def rows(self, rows: Sequence[Tensor]) -> Tensor:
         """Return what the polynomials are multiplied by, (n, R), of encoded rows."""
-        s = self._reduced(self._parts.of_rows(rows))
+        parts = chunks(len(rows[0]), max(1, _AT_ONCE // self._parts_width))
+        every = ([y[part] for y in rows] for part in parts)
+        s = torch.cat([self._reduced(self._parts.of_rows(some)) for some in every])
         return torch.cat([s, s.new_ones(len(s), 1)], dim=1)
 
     def scores(self, rows: Tensor) -> Tensor:
-        """Return the bound of rows at all candidates, (n, C), up to a constant of the row, single
-        precision.
-        """
+        """Return the bound of rows at all candidates, (n, C), up to a constant: float32."""
         return rows.float() @ self._book.T
 
     def _reduced(self, linear: Tensor) -> Tensor:
         return linear if self._basis is None else linear @ self._basis
 
     def _error(self, candidates: Tensor) -> float:
-        """Return how far, in posterior standard deviations, modes may be from where they are: of a
-        slope that is wrong they move by at most that, as precisions are 1 at the least.
+        """Return how far, in posterior standard deviations, modes may be from where they are: as
+        far as a slope is wrong at the most, as precisions are 1 at the least.
         """
         at = candidates[:: -(-len(candidates) // _TRIED)]
         source = random.generator(0, "cells/points")
@@ -347,7 +351,7 @@ class Cells:
         key = self._keys(at)
         inside = torch.rand(shape, generator=source, dtype=torch.float64)
         points = ((key[:, None] + inside) * self._width).flatten(0, 1)
-        s = self._parts.of_rows(self._parts.drawn(at)).repeat_interleave(_POINTS, dim=0)
+        s = self._parts.of_rows(self._parts.drawn(at)).repeat_interleave(_POINTS, 0)
         linear, common = self._parts.of_points(points)
         exact = (s * linear).sum(1) + common
         rows = torch.cat([self._reduced(s), s.new_ones(len(s), 1)], dim=1)
@@ -398,8 +402,7 @@ class Cells:
             values = torch.cat([linear, common[:, None]], dim=1)
             by_cell = values.reshape(len(some), n_nodes, -1)
             terms = self._polynomials.coefficients @ by_cell
-            for i, term in zip(some, terms.mT.contiguous(), strict=True):
-                kept[codes[i]] = term
+            kept |= zip([codes[i] for i in some], terms.mT.contiguous(), strict=True)
         cells = [kept.get(code, self._held.get(code)) for code in codes]
         self._held = kept
         return [cell for cell in cells if cell is not None]
@@ -433,12 +436,10 @@ def _basis(linear: Tensor) -> Tensor | None:
     """Return directions that hold a at the candidates but for what rounds away, (W, R)."""
     if linear.shape[1] <= _WIDE:
         return None
-    some = linear[:: -(-len(linear) // _SPANNED)]
-    directions, triangle = torch.linalg.qr(some.T)
+    directions, triangle = torch.linalg.qr(linear.T)
     left, sizes, _ = torch.linalg.svd(triangle)
     kept = max(1, int((sizes > _LEAST * sizes[0]).sum()))
-    basis: Tensor = directions @ left[:, :kept]
-    return basis
+    return torch.mm(directions, left[:, :kept])
 
 
 @dataclass(frozen=True)

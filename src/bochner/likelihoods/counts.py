@@ -13,11 +13,13 @@ from torch.special import log_ndtr
 from bochner.errors import InputError, message
 from bochner.likelihoods.likelihood import of_each_row, per_size
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
+from bochner.memory import passes
 
 # How far the site of an entry may ask its log mean to go: a factor of e^2.
 REACH = 2.0
 _LARGEST_TABLE = 2**16
 _BISECTIONS = 30  # of a range of e^14 or less
+_SMALLEST_MEAN = 1e-12
 
 # A log mean that is so unsure is known to a factor of e, one standard deviation to either side.
 LARGEST_VARIANCE = 1.0
@@ -208,19 +210,19 @@ def moment_dispersion(
     Tensor, scalar or of shape (M,)
     """
     dims = (0, 1) if shared else (0,)
-    observed = ~Y.isnan()
-    mean = mean.clamp(min=1e-12)
-    square = torch.nan_to_num_((Y - mean).square_())
-    counts = observed.sum(dims)
-    low = torch.full_like(mean.sum(dims), math.log(smallest))
+    counts = (~Y.isnan()).sum(dims)
+    square = torch.nan_to_num_((Y - mean.clamp(min=_SMALLEST_MEAN)).square_())
+    low = torch.full_like(mean[:1].sum(dims), math.log(smallest))
     high = torch.full_like(low, math.log(largest))
-    # memory: of whole tables, many times
-    squared = mean.square()
-    memory = torch.empty_like(mean)
+    parts = list(passes((Y.shape[0], Y.shape[1])))
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
-        torch.addcmul(mean, squared, (-middle).exp(), out=memory)
-        excess = torch.div(square, memory, out=memory).sum(dims) > counts
+        chi = torch.zeros_like(low)
+        for part in parts:
+            some = mean[part].clamp(min=_SMALLEST_MEAN)
+            variance = torch.addcmul(some, some.square(), (-middle).exp())
+            chi += torch.div(square[part], variance, out=variance).sum(dims)
+        excess = chi > counts
         low = torch.where(excess, low, middle)
         high = torch.where(excess, middle, high)
     return (0.5 * (low + high)).exp()

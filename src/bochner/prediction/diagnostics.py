@@ -17,6 +17,7 @@ from bochner import markup
 from bochner.features.fourier import columns_beside, expected_features, jet, with_covariates
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.counts import moment_dispersion
+from bochner.likelihoods.likelihood import shifted
 from bochner.likelihoods.negative_binomial import LARGEST, SMALLEST, NegativeBinomial
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import ViewPosterior
@@ -241,10 +242,10 @@ def moment_dispersions(
     for view, y, offset in zip(views, rows, offsets, strict=True):
         if isinstance(view.likelihood, NegativeBinomial):
             draw = view.draws[0]
-            psi, _ = view.psi(draw, draw.features(x), offset)
+            psi = shifted(view.with_intercept(draw.features(x) @ draw.mean), offset)
             shared = view.likelihood.dispersion.ndim == 0
             moment = moment_dispersion(
-                y, psi.exp(), shared=shared, smallest=SMALLEST, largest=LARGEST
+                y, psi.exp_(), shared=shared, smallest=SMALLEST, largest=LARGEST
             )
             dispersions[view.name] = moment.numpy()
     return dispersions
