@@ -212,6 +212,9 @@ def measure_labels(name: str, method: str, seed: int, quick: bool) -> dict[str, 
         "labels": slice(X.shape[1], X.shape[1] + ones.shape[1]),
     }
     options: dict[str, Any] = {"max_iter": 20} if quick else {}
+    if method == INPUT:
+        # a few columns beside hundreds: by the rule of "balanced" both views count the same
+        options["view_weight"] = "balanced"
     if method == CATEGORIES:
         ones = np.unique(labels, return_inverse=True)[1][:, None].astype(np.float64)
         views["labels"] = slice(X.shape[1], X.shape[1] + 1)

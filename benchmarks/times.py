@@ -80,7 +80,7 @@ def data_of(name: str, seed: int) -> Bunch:
         return Bunch(data=data, target=(latent[:, 0] > 0.0).astype(int))
     if name.startswith("MNIST"):
         every = bo.datasets.load_mnist()
-        some = source.permutation(len(every.data))[:1000]
+        some = source.permutation(len(every.data))[: int(name.split()[1].replace(",", ""))]
         return Bunch(data=np.asarray(every.data, float)[some], target=every.target[some])
     loaders = {
         "breast": bo.datasets.load_breast_tcga,
