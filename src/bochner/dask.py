@@ -168,7 +168,11 @@ def _free_port() -> int:
 
 
 def _fit_part(
-    estimator: LatentVariableEstimator, blocks: list[Any], place: str, rank: int, size: int
+    estimator: LatentVariableEstimator,
+    blocks: list[Any],
+    place: str,
+    rank: int,
+    size: int,
 ) -> LatentVariableEstimator | None:
     """Fit the rows of one worker; the first one returns the model."""
     import torch

@@ -87,7 +87,10 @@ def normal_nodes(n_nodes: int = N_NODES) -> tuple[Tensor, Tensor]:
 
 
 def normal_mean(
-    f: Callable[[Tensor], Tensor], mean: Tensor, variance: Tensor, n_nodes: int | None = None
+    f: Callable[[Tensor], Tensor],
+    mean: Tensor,
+    variance: Tensor,
+    n_nodes: int | None = None,
 ) -> Tensor:
     """Return E f(psi), psi ~ N(mean, variance), elementwise.
 

@@ -158,7 +158,11 @@ def _first_of_each(values: Tensor) -> Tensor:
 
 
 def normal(
-    n: int, dim: int, source: torch.Generator, sampling: Sampling = "iid", groups: int = 1
+    n: int,
+    dim: int,
+    source: torch.Generator,
+    sampling: Sampling = "iid",
+    groups: int = 1,
 ) -> Tensor:
     """Draw n points whose rows are each standard normal in ``dim`` dimensions.
 

@@ -198,7 +198,9 @@ def _by_name(
 
 
 def _by_number(
-    X: NDArray[np.float64], model: LatentVariableEstimator, views: dict[str, slice] | None
+    X: NDArray[np.float64],
+    model: LatentVariableEstimator,
+    views: dict[str, slice] | None,
 ) -> NDArray[np.float64]:
     _check_width(X.shape[1], model, views)
     return X

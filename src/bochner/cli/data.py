@@ -106,7 +106,10 @@ class Reading:
         return open_table(path, self.request(index, layer, known))
 
     def request(
-        self, index: str | None, layer: Sequence[str] = (), known: Sequence[str] | None = None
+        self,
+        index: str | None,
+        layer: Sequence[str] = (),
+        known: Sequence[str] | None = None,
     ) -> Request:
         """Return what is asked of a reader."""
         drop = [*_names(self.drop), *self.beside]

@@ -266,7 +266,10 @@ def _seed(options: FitOptions) -> int:
 
 
 def _write_all(
-    options: FitOptions, estimator: LatentVariableEstimator, table: Table, beside: object
+    options: FitOptions,
+    estimator: LatentVariableEstimator,
+    table: Table,
+    beside: object,
 ) -> list[Path]:
     try:
         files = _write(options.out, estimator, table)

@@ -86,7 +86,10 @@ def check_new(
 
 
 def _check_finite_part(
-    part: FloatArray, start: int, columns: Mapping[str, IntArray], column_names: ColumnNames
+    part: FloatArray,
+    start: int,
+    columns: Mapping[str, IntArray],
+    column_names: ColumnNames,
 ) -> None:
     """Refuse infinite entries of rows from a first one on."""
     infinite = np.isinf(part)
@@ -173,7 +176,9 @@ def _ends(
 
 
 def _check_columns(
-    in_column: NDArray[np.bool_], columns: Mapping[str, IntArray], column_names: ColumnNames
+    in_column: NDArray[np.bool_],
+    columns: Mapping[str, IntArray],
+    column_names: ColumnNames,
 ) -> None:
     for view, positions in columns.items():
         if not in_column[positions].any():

@@ -63,7 +63,13 @@ class Question:
 
     @classmethod
     def of(
-        cls, fitted: Fit, draws: Tensor, kept: Tensor, data: FitData, plan: Plan, rows: Rows
+        cls,
+        fitted: Fit,
+        draws: Tensor,
+        kept: Tensor,
+        data: FitData,
+        plan: Plan,
+        rows: Rows,
     ) -> Question:
         """Keep what the answer takes.
 

@@ -102,7 +102,10 @@ class PlacedRows:
 
 
 def kept_places(
-    checkpoint: LastingPath, candidates: Tensor, start: int, settings: Mapping[str, object]
+    checkpoint: LastingPath,
+    candidates: Tensor,
+    start: int,
+    settings: Mapping[str, object],
 ) -> Places:
     """Return the places of training rows under the final model, which stay beside a checkpoint that
     lasts longer than the fit.

@@ -123,7 +123,11 @@ class Plan:
         return replace(self, spec=self.spec.early)
 
     def draws(
-        self, model: LatentVariableModel, purpose: str, step: int, budget: float | None = None
+        self,
+        model: LatentVariableModel,
+        purpose: str,
+        step: int,
+        budget: float | None = None,
     ) -> Draws:
         """Return the base noise of one evaluation of the bound, keyed by purpose and step."""
         spec = self.spec
@@ -131,7 +135,11 @@ class Plan:
         return draw(model, *key, self.processes.start)
 
     def spectra(
-        self, model: LatentVariableModel, purpose: str, step: int, budget: float | None = None
+        self,
+        model: LatentVariableModel,
+        purpose: str,
+        step: int,
+        budget: float | None = None,
     ) -> Draws:
         """Return the base noise of one evaluation of the bound without that of the latents."""
         spec = self.spec
@@ -390,7 +398,9 @@ def _start(
 
 @_start.register
 def _(
-    likelihood: NonConjugateLikelihood, blocks: tuple[Block, ...], device: torch.device
+    likelihood: NonConjugateLikelihood,
+    blocks: tuple[Block, ...],
+    device: torch.device,
 ) -> tuple[Likelihood, Sites | None]:
     learned = copy.deepcopy(likelihood).to(device)
     return learned, _sites(learned, encoded_block(blocks))

@@ -93,7 +93,11 @@ def scores(model: LatentVariableModel, data: Data, draws: Sequence[Draws]) -> Te
 
 
 def _of_block(
-    view: View, noise: Tensor, block: CompleteBlock, mean: Tensor, samples: Sequence[Tensor]
+    view: View,
+    noise: Tensor,
+    block: CompleteBlock,
+    mean: Tensor,
+    samples: Sequence[Tensor],
 ) -> Tensor:
     """Return E log p(y_n | x_c, A) of a block's rows at all means, up to a constant, (n, N).
 

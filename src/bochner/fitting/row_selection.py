@@ -56,7 +56,10 @@ class _Landmarks:
         model.load_state_dict(self.every.processes.first(model.state_dict()))
 
     def _spread(
-        self, model: LatentVariableModel, posterior: tuple[ViewPosterior, ...], every: Data
+        self,
+        model: LatentVariableModel,
+        posterior: tuple[ViewPosterior, ...],
+        every: Data,
     ) -> LatentVariableModel:
         """Return the model of the rows here."""
         among = self.every.processes

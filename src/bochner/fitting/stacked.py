@@ -30,7 +30,11 @@ from bochner.training.trainer import OnStep, State, Trainer
 
 
 def stackable(
-    views: Sequence[View | ViewSpec], data: Data, n_rows: int, n_models: int, n_features: int
+    views: Sequence[View | ViewSpec],
+    data: Data,
+    n_rows: int,
+    n_models: int,
+    n_features: int,
 ) -> bool:
     """Return whether models can be trained as one: small ones of complete Gaussian views, with one
     noise variance each and kernels whose parameters may have a leading axis.

@@ -193,7 +193,13 @@ class SimpleModels:
         return w.expand(x.shape[0], -1, -1)
 
     def _add_view(
-        self, v: int, weight: float, x: Tensor, points: Tensor, d_x: Tensor, d_scales: Tensor
+        self,
+        v: int,
+        weight: float,
+        x: Tensor,
+        points: Tensor,
+        d_x: Tensor,
+        d_scales: Tensor,
     ) -> Tensor:
         """Return log p(Y_v | X_s, W_s), (S,), and add its gradients."""
         dims = self.dims[v]

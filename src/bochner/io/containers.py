@@ -226,7 +226,9 @@ def _labels(parts: Mapping[str, object]) -> dict[str, object]:
 
 
 def _out(
-    table: Table, types: list[np.dtype[np.generic]], labels: Mapping[str, object] | None = None
+    table: Table,
+    types: list[np.dtype[np.generic]],
+    labels: Mapping[str, object] | None = None,
 ) -> Any:
     X = table.X.astype(np.float32) if all(dtype == np.float32 for dtype in types) else table.X
     if table.row_names is None:

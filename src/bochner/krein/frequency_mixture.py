@@ -74,7 +74,11 @@ class FrequencyMixture:
 
     @classmethod
     def start(
-        cls, moments: Moments, n_mixtures: int, prior_width: float, source: torch.Generator
+        cls,
+        moments: Moments,
+        n_mixtures: int,
+        prior_width: float,
+        source: torch.Generator,
     ) -> Self:
         """Return a start: responsibilities drawn at random, then one update of every block.
 

@@ -23,7 +23,11 @@ _NOISE = 0.1
 
 
 def fit_taylor(
-    sketch: Sketch, n_frequencies: int, n_mixtures: int, max_iter: int, source: torch.Generator
+    sketch: Sketch,
+    n_frequencies: int,
+    n_mixtures: int,
+    max_iter: int,
+    source: torch.Generator,
 ) -> tuple[GaussianFrequencies, int]:
     """Fit both parts of the shifted decomposition by the published updates.
 

@@ -249,7 +249,12 @@ class NonConjugateTerm:
         return by_column @ self._members
 
     def _bend(
-        self, d_psi: Tensor, d_spread: Tensor, mean: Tensor, mixed: Tensor, variance: Tensor
+        self,
+        d_psi: Tensor,
+        d_spread: Tensor,
+        mean: Tensor,
+        mixed: Tensor,
+        variance: Tensor,
     ) -> Tensor:
         """The part of the Hessian that comes from the bound's second derivatives."""
         weighted = d_psi * mean[:, None]

@@ -48,7 +48,11 @@ def _weight_slope(c: Tensor) -> Tensor:
 
 
 def slopes(
-    a: Tensor, b: Tensor | float, log_c: Tensor | float, mean: Tensor, variance: Tensor
+    a: Tensor,
+    b: Tensor | float,
+    log_c: Tensor | float,
+    mean: Tensor,
+    variance: Tensor,
 ) -> Slopes:
     """Return the Polya-gamma bound, elementwise.
 
@@ -76,7 +80,11 @@ def curvatures(b: Tensor | float, mean: Tensor, variance: Tensor) -> Curvatures:
 
 
 def expansion(
-    a: Tensor, b: Tensor | float, log_c: Tensor | float, mean: Tensor, variance: Tensor
+    a: Tensor,
+    b: Tensor | float,
+    log_c: Tensor | float,
+    mean: Tensor,
+    variance: Tensor,
 ) -> tuple[Slopes, Curvatures]:
     """Return what ``slopes`` and ``curvatures`` do, from one exponential."""
     square = torch.addcmul(variance, mean, mean).clamp_(min=_SMALL**2)
@@ -98,7 +106,11 @@ def expansion(
 
 
 def bohning_slopes(
-    a: Tensor, b: Tensor | float, log_c: Tensor | float, mean: Tensor, variance: Tensor
+    a: Tensor,
+    b: Tensor | float,
+    log_c: Tensor | float,
+    mean: Tensor,
+    variance: Tensor,
 ) -> Slopes:
     """Return Böhning's bound, elementwise; its curvature does not depend on q."""
     eighth = -0.125 * b * torch.ones_like(mean)

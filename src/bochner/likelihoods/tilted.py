@@ -51,7 +51,12 @@ def slopes(
 
 
 def _slopes(
-    a: Tensor, y: Tensor, b: Tensor, log_c: Tensor | float, mean: Tensor, variance: Tensor
+    a: Tensor,
+    y: Tensor,
+    b: Tensor,
+    log_c: Tensor | float,
+    mean: Tensor,
+    variance: Tensor,
 ) -> Slopes:
     inner = mean + (0.5 - a) * variance
     p = torch.sigmoid(inner)

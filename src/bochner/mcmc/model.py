@@ -188,7 +188,12 @@ class Model:
         return state
 
     def sweep(
-        self, state: State, seed: int, chain: int, index: int, order: Sequence[str] = BLOCKS
+        self,
+        state: State,
+        seed: int,
+        chain: int,
+        index: int,
+        order: Sequence[str] = BLOCKS,
     ) -> State:
         """Update every block once.
 

@@ -163,7 +163,11 @@ def _begin(number: int, model: Model, state: State, checkpoint: ChainFiles | Non
 
 
 def _advance(
-    model: Model, chains: Sequence[Chain], schedule: Schedule, seed: int, n_jobs: int | None
+    model: Model,
+    chains: Sequence[Chain],
+    schedule: Schedule,
+    seed: int,
+    n_jobs: int | None,
 ) -> tuple[Chain, ...]:
     if n_jobs in (None, 1) or len(chains) == 1:
         return tuple(chain.advance(model, schedule, seed, SWEEPS_A_ROUND) for chain in chains)

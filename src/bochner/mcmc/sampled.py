@@ -216,7 +216,12 @@ def _view_posterior(
 
 
 def _draw(
-    model: Model, view: ViewModel, state: State, v: int, moments: WeightMoments, unit: float
+    model: Model,
+    view: ViewModel,
+    state: State,
+    v: int,
+    moments: WeightMoments,
+    unit: float,
 ) -> Draw:
     points, amplitude = view.spectrum(state.views[v])
     first = np.zeros((len(points), model.n_components))

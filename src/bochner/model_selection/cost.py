@@ -118,7 +118,9 @@ def _(X: RowSource, n_components: int) -> int:
 
 
 def operations(
-    estimator: LatentVariableEstimator, n_rows: int, columns: dict[str, NDArray[np.intp]]
+    estimator: LatentVariableEstimator,
+    n_rows: int,
+    columns: dict[str, NDArray[np.intp]],
 ) -> float:
     """Count the multiplications and additions of a step: 4 N K (K + M) per view, both products
     there and back.

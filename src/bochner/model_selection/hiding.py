@@ -73,7 +73,10 @@ def hide_some(
 
 
 def _entries(
-    observed: BoolArray, fraction: float, source: np.random.Generator, n_patterns: int | None
+    observed: BoolArray,
+    fraction: float,
+    source: np.random.Generator,
+    n_patterns: int | None,
 ) -> BoolArray:
     n, m = observed.shape
     # patterns of a few columns are few anyway, and four of them would hide next to nothing

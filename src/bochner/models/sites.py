@@ -130,7 +130,10 @@ class Sites(nn.Module):
             yield from torch.split((self.group_of == group).nonzero()[:, 0], most)
 
     def drawn_columns(
-        self, n_features: int, budget: float, source: Callable[[torch.device], torch.Generator]
+        self,
+        n_features: int,
+        budget: float,
+        source: Callable[[torch.device], torch.Generator],
     ) -> Tensor | None:
         """Draw as many columns as a budget of multiplications allows; None: all."""
         n, m = self.shift.shape

@@ -70,7 +70,10 @@ class Rows:
 
 
 def gather(
-    model: LatentVariableEstimator, rows: Rows, views: list[KeptView], budget: int = BUDGET
+    model: LatentVariableEstimator,
+    rows: Rows,
+    views: list[KeptView],
+    budget: int = BUDGET,
 ) -> dict[str, object]:
     """Return the data of a page as JSON for its script.
 

@@ -32,7 +32,10 @@ _SCATTERED = 5000
 
 
 def starts(
-    model: LatentVariableEstimator, ax: Axes | None = None, *, title: str | None = None
+    model: LatentVariableEstimator,
+    ax: Axes | None = None,
+    *,
+    title: str | None = None,
 ) -> Axes:
     """Draw the bound of every start before and after its race, the kept one first in colour.
 

@@ -159,7 +159,10 @@ def bound_trace(
 
 
 def relevance(
-    model: LatentVariableEstimator, ax: Axes | None = None, *, title: str | None = None
+    model: LatentVariableEstimator,
+    ax: Axes | None = None,
+    *,
+    title: str | None = None,
 ) -> Axes:
     """Draw the share of each view's variation along each latent dimension.
 

@@ -96,7 +96,9 @@ def _decode_view(
 
 
 def complete(
-    views: Sequence[ViewPosterior], placement: Placement, offsets: Offsets | None = None
+    views: Sequence[ViewPosterior],
+    placement: Placement,
+    offsets: Offsets | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Predict every column of placed rows: the mixture over their modes; of categories that of the
     best mode.
@@ -129,7 +131,11 @@ def complete(
 
 
 def _decode_mode(
-    views: Sequence[ViewPosterior], placement: Placement, part: slice, r: int, offsets: Offsets
+    views: Sequence[ViewPosterior],
+    placement: Placement,
+    part: slice,
+    r: int,
+    offsets: Offsets,
 ) -> tuple[Tensor, Tensor]:
     """Predict the columns at the r-th mode of some rows: those for which it weighs anything, the
     others are 0.
@@ -215,7 +221,11 @@ def sample_at(
 
 
 def intervals(
-    views: Sequence[ViewPosterior], x: Tensor, level: float, seed: int, n_draws: int = 400
+    views: Sequence[ViewPosterior],
+    x: Tensor,
+    level: float,
+    seed: int,
+    n_draws: int = 400,
 ) -> tuple[Tensor, Tensor]:
     """Return central intervals of new observations at latents, by draws: values that the data could
     have.

@@ -62,7 +62,10 @@ class Proposal:
 
     @classmethod
     def about(
-        cls, modes: Modes, cloud: Cloud | None, moments: tuple[Tensor, Tensor] | None = None
+        cls,
+        modes: Modes,
+        cloud: Cloud | None,
+        moments: tuple[Tensor, Tensor] | None = None,
     ) -> Proposal:
         """Return a proposal about modes, a cloud and, if given, a mean (n, D) with a covariance."""
         (n, _, dim) = modes.means.shape

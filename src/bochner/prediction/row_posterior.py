@@ -396,7 +396,11 @@ def _scores(
 
 @functools.singledispatch
 def _about(
-    view: ViewPosterior, y: Tensor, offset: Tensor | None, mean: Tensor, variance: Tensor
+    view: ViewPosterior,
+    y: Tensor,
+    offset: Tensor | None,
+    mean: Tensor,
+    variance: Tensor,
 ) -> Tensor:
     """Return about log p(y | psi) of rows at places with these moments of psi, (n, C)."""
     return table(view, y, offset, mean, variance)

@@ -193,7 +193,11 @@ def _weights(features: Tensor, block: IncompleteBlock, s2: float, tol: float) ->
 
 
 def _fit(
-    features: Tensor, block: IncompleteBlock, solution: Weights, chunk_rows: int, wanted: bool
+    features: Tensor,
+    block: IncompleteBlock,
+    solution: Weights,
+    chunk_rows: int,
+    wanted: bool,
 ) -> tuple[Tensor, Tensor]:
     """Return the squared residuals of the observed entries, and the residuals times the means, (K,
     n).

@@ -36,7 +36,10 @@ def fits(block: IncompleteBlock, n_features: int) -> bool:
 
 
 def masked_dense_evidence(
-    features: Tensor, block: IncompleteBlock, noise_variance: Tensor, most: int = _AT_ONCE
+    features: Tensor,
+    block: IncompleteBlock,
+    noise_variance: Tensor,
+    most: int = _AT_ONCE,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Evaluate the sum over columns of log N(y_O; 0, C_OO), exactly.
 

@@ -89,7 +89,11 @@ class RowAdam(Adam):
     """
 
     def __init__(
-        self, module: nn.Module, latents: GaussianLatents, learning_rate: float, n_entries: int
+        self,
+        module: nn.Module,
+        latents: GaussianLatents,
+        learning_rate: float,
+        n_entries: int,
     ) -> None:
         super().__init__(module, learning_rate)
         self.x = latents.mean.new_empty(0)

@@ -106,7 +106,10 @@ class DensitiesMixin(LoadingsMixin):
 
     @isolated
     def sample(
-        self, n_samples: int = 1, random_state: object = None, covariates: object = "average"
+        self,
+        n_samples: int = 1,
+        random_state: object = None,
+        covariates: object = "average",
     ) -> Any:
         """Draw new rows from the fitted model: latents from the prior, noise included.
 

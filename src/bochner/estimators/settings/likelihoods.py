@@ -117,7 +117,9 @@ def not_with_holes(likelihood: object, noise: str) -> str | None:
 
 
 def per_column(
-    chosen: Mapping[str, Likelihood], columns: Mapping[str, NDArray[np.intp]], verbose: bool
+    chosen: Mapping[str, Likelihood],
+    columns: Mapping[str, NDArray[np.intp]],
+    verbose: bool,
 ) -> dict[str, Likelihood]:
     """Give every column of the Gaussian views a noise variance of its own, and say what that
     costs.
@@ -151,7 +153,9 @@ def plain_noise(variance: float | Tensor, scale: float = 1.0) -> float | NDArray
 
 
 def with_fixed_noise(
-    noise_variance: Any, likelihoods: Mapping[str, Likelihood], scales: Mapping[str, float]
+    noise_variance: Any,
+    likelihoods: Mapping[str, Likelihood],
+    scales: Mapping[str, float],
 ) -> dict[str, Likelihood]:
     """Return the likelihoods of the views, with noise that training leaves alone where it is given.
 
