@@ -218,10 +218,11 @@ the table counts them all the same, beside the commit that had them. Fits, seed 
 (`score_samples` of a loaded model differed by 2e-10) was the order of a tensor in memory; seeds
 3001 to 3017 are the judge's own fault, which passed `map` a word that it does not know. Fits,
 seeds 20375 and 30738, are rows between modes that are nearly equal: which of them single precision
-climbed to depended on the rounding of the batch. Up to 96 climbs are now in double precision, and
-both are right; of larger batches (seed 30553, 4,118 rows) a row may still end in another mode. Not
-mended: counts of 1e9 in five dimensions (seeds 30393 and 30911), whose places differ by up to a
-quarter of their standard deviation with the batch.
+climbed to depended on the rounding of the batch; of waves as fast as those of seed 30553 double
+precision does not know either, and counts of 1e11 (seeds 30393 and 30911) left ridges whose values
+rounding hid. Few rows, and those whose climbs wind, now climb in double precision, and those whose
+climbs part when they begin 1e-12 beside are placed by themselves; large counts have values to all
+their digits. What is left to chance: such a row whose climbs happen not to part.
 A trial follows from its seed and the commit:
 `python -m campaign fits --seed 7 --trials 1` repeats trial 7.
 """
