@@ -106,7 +106,7 @@ def overall(
         Where to draw; by default standard error.
     write : callable, optional
         Takes lines where a bar is wanted and cannot be drawn: as each phase begins, and every
-        30 seconds at the most; None: nothing is said.
+        30 seconds at the most; None: no lines.
     """
     with ExitStack() as kept:
         if _logged.get() is None:

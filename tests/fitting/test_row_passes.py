@@ -65,6 +65,20 @@ def cut_at_step(monkeypatch, step):
     return plain
 
 
+def cut_after_passes(monkeypatch):
+    """End the next fit once its passes are over; those that follow go on."""
+    condition = bo.fitting.fit.condition
+    calls = []
+
+    def cut(*given, **more):
+        calls.append(0)
+        if len(calls) == 1:
+            raise CutShortError
+        return condition(*given, **more)
+
+    monkeypatch.setattr(bo.fitting.fit, "condition", cut)
+
+
 @pytest.mark.parametrize("step", [0, 1, 9, 10, 11, 19])
 def test_joint_steps_go_on_where_they_were_cut(step, tmp_path, monkeypatch):
     path = tmp_path / "run.ckpt"
@@ -142,16 +156,7 @@ def test_bounds_that_were_found_are_not_found_again(call, tmp_path, monkeypatch)
 def test_a_fit_that_is_cut_after_its_last_pass_makes_none_again(tmp_path, monkeypatch):
     path = tmp_path / "run.ckpt"
     expected = fitted()
-    condition = bo.fitting.fit.condition
-    calls = []
-
-    def cut(*given, **more):
-        calls.append(0)
-        if len(calls) == 1:
-            raise CutShortError
-        return condition(*given, **more)
-
-    monkeypatch.setattr(bo.fitting.fit, "condition", cut)
+    cut_after_passes(monkeypatch)
     with pytest.raises(CutShortError):
         fitted(path)
 
@@ -167,15 +172,7 @@ def test_the_bound_of_counts_is_not_found_again(tmp_path, monkeypatch):
     counts = fit_in_processes.with_holes(X, "poisson")
     settings = {**fit_in_processes.SETTINGS, **fit_in_processes.COUNTS["poisson"]}
     expected = bo.NGMVLVM(**settings).fit(counts)
-    condition, calls = bo.fitting.fit.condition, []
-
-    def cut(*given, **more):
-        calls.append(0)
-        if len(calls) == 1:
-            raise CutShortError
-        return condition(*given, **more)
-
-    monkeypatch.setattr(bo.fitting.fit, "condition", cut)
+    cut_after_passes(monkeypatch)
     settings["checkpoint"] = tmp_path / "run.ckpt"
     with pytest.raises(CutShortError):
         bo.NGMVLVM(**settings).fit(counts)
