@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bochner.cli import app
-from bochner.cli.session import INTERRUPTED, say, standard_output
+from bochner.cli.session import (
+    INTERRUPTED,
+    dropped_interrupts_again,
+    say,
+    standard_output,
+)
 
 # New objects between two searches for cycles. Imports make some hundred thousand that stay: at
 # Python's 700 a sixth of their time goes into searches that find nothing.
@@ -32,7 +37,7 @@ def main() -> None:
     # Before it ends, Python searches for cycles once more and takes apart what it finds: half a
     # second of a process that is over.
     atexit.register(gc.freeze)
-    with _few_searches(), standard_output():
+    with dropped_interrupts_again(), _few_searches(), standard_output():
         try:
             app(prog_name="bochner")
         except KeyboardInterrupt:

@@ -573,6 +573,23 @@ main()
 """
 
 
+# As above, after all is written and while the handlers of the command are taken away.
+KILLED_AT_THE_END = """
+import signal, sys, weakref
+class Thing: pass
+real = signal.signal
+def taken(number, handler):
+    if number == signal.SIGTERM and handler == signal.SIG_DFL:
+        thing = Thing()
+        kept = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGTERM))
+        del thing
+    return real(number, handler)
+signal.signal = taken
+from bochner.__main__ import main
+main()
+"""
+
+
 def process(code, *arguments):
     command = [sys.executable, *code, *(str(argument) for argument in arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -621,6 +638,15 @@ def test_an_interrupt_that_python_drops_is_not_lost(tmp_path, matrix, before):
     assert killed.returncode == 130, killed.stderr
     assert "Exception ignored" not in killed.stderr
     assert "To continue: bochner fit" in killed.stderr
+
+
+def test_an_interrupt_dropped_at_the_end_of_a_command_prints_nothing(tmp_path, matrix):
+    np.save(tmp_path / "X.npy", matrix)
+    fit = ["fit", tmp_path / "X.npy", *SMALL[:-1], "max_iter=3", "--out", tmp_path / "o"]
+    killed = process(["-c", KILLED_AT_THE_END], *fit)
+    assert killed.returncode in (0, 130), killed.stderr
+    assert "Exception ignored" not in killed.stderr
+    assert (tmp_path / "o" / "model.bochner").exists()
 
 
 def test_an_interrupt_before_a_command_begins_is_one_line():

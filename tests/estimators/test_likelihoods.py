@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 import bochner as bo
 from bochner.data.support import guess
-from bochner.errors import DataWarning, InputError
+from bochner.errors import DataWarning, InputError, NumericalError
 from bochner.likelihoods import Bernoulli, Binomial, Categorical, NegativeBinomial, Poisson
 
 N, M = 60, 6
@@ -192,6 +192,35 @@ def test_counts_of_eight_orders_of_magnitude_stay_finite():
     model = _fit(counts, likelihood="poisson", max_iter=60)
     assert np.isfinite(model.elbo_)
     assert bool(np.isfinite(model.inverse_transform(model.embedding_)).all())
+
+
+def test_counts_of_ten_orders_of_magnitude_beside_zeros_do_not_end_a_fit():
+    nan = np.nan
+    counts = [nan, 1e9, nan, 8.4e10, 2e9, 0, 0, 0, nan, nan, nan, 1e9, nan, 1e9, 2e9, nan, 1e9,
+              nan, 0]  # fmt: skip
+    others = np.random.default_rng(0).uniform(0.0, 0.02, len(counts))
+    model = bo.SRFLVM(
+        1,
+        views={"a": slice(0, 1), "b": slice(1, 2)},
+        likelihood={"a": "gaussian", "b": "poisson"},
+        n_frequencies=7,
+        n_mixtures=3,
+        init="pca",
+        max_iter=101,
+        random_state=0,
+    ).fit(np.column_stack([others, counts]))
+    assert len(model.elbo_history_) == 101
+    assert np.isfinite(model.elbo_history_).all()
+    assert np.isfinite(model.elbo_)
+
+
+def test_a_model_whose_bound_is_not_finite_is_an_error(monkeypatch):
+    monkeypatch.setattr("bochner.fitting.data.final_bound", lambda *_: (-np.inf, np.nan))
+    said = r"Expected a finite bound of the trained model, got -inf after 3 steps\. Look for"
+    model = bo.NGMVLVM(2, max_iter=3, init="pca", random_state=0)
+    with pytest.raises(NumericalError, match=said):
+        model.fit(_data("gaussian"))
+    assert not hasattr(model, "elbo_")
 
 
 def test_the_learned_dispersion_is_checked_by_moments():

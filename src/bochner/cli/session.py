@@ -291,14 +291,26 @@ _AGAIN = 0.02
 
 @contextmanager
 def _sigterm_interrupts() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does: batch systems send it before they kill. An interrupt that
-    strikes where Python cannot raise it is not lost.
-    """
+    """Let SIGTERM do what Ctrl-C does: batch systems send it before they kill."""
     if threading.current_thread() is not threading.main_thread():
         # Python sets signal handlers in the main thread only
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    # the handler goes first: an interrupt may strike while it is taken away
+    with dropped_interrupts_again():
+        before = signal.signal(signal.SIGTERM, _interrupt)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def dropped_interrupts_again() -> Iterator[None]:
+    """Raise an interrupt again that struck where Python cannot raise it, and print nothing of it.
+
+    One that comes when the handler of SIGTERM is gone is over: the work is done.
+    """
     hook = sys.unraisablehook
 
     def again(lost: sys.UnraisableHookArgs) -> None:
@@ -316,7 +328,6 @@ def _sigterm_interrupts() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = hook
-        signal.signal(signal.SIGTERM, before)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -5,11 +5,12 @@ conditioned on the data.
 from __future__ import annotations
 
 import functools
+import math
 
 import torch
 from torch import Tensor
 
-from bochner.errors import warn_user
+from bochner.errors import NumericalError, message, warn_user
 from bochner.fitting import row_selection
 from bochner.fitting.data import EveryRow, FitData, RowSelection, TrainingData
 from bochner.fitting.multistart import Race
@@ -31,6 +32,11 @@ def fit(data: FitData, plan: Plan) -> Fit:
     Returns
     -------
     Fit
+
+    Raises
+    ------
+    NumericalError
+        The bound of what was trained is not finite.
 
     Notes
     -----
@@ -78,6 +84,9 @@ def _fit(data: FitData, plan: Plan, checkpoint: AnyCheckpoint, earlier: Earlier 
         training.covariates.values.double().cpu(),
     )
     done = selection.finish(trainer.module, training, interrupted=stopped == "interrupted")
+    if not math.isfinite(done.elbo):
+        # such a model gives values that are not finite, and no file takes it
+        raise NumericalError(_without_bound(done.elbo, trainer.state.step))
     # the last bound of a fit without landmarks comes before: kernels move to the processor here
     kernels = tuple(view.kernel.cpu() for view in done.model.views)
     posterior = condition(done.model, data.blocks, plan, done.anchors)
@@ -144,6 +153,15 @@ def _reason(trainer: Trainer[LatentVariableModel], plan: Plan) -> Stopped:
     if trainer.finished or trainer.state.step >= plan.training.max_iter:
         return "max_iter"
     return "failed"
+
+
+def _without_bound(elbo: float, step: int) -> str:
+    return message(
+        "a finite bound of the trained model",
+        f"{elbo} after {step} steps",
+        "look for entries far larger than the others, or try another init or a smaller "
+        "learning_rate",
+    )
 
 
 def _means(model: LatentVariableModel) -> Tensor:

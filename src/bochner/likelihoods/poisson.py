@@ -20,9 +20,9 @@ from bochner.likelihoods.counts import (
 from bochner.likelihoods.densities import PoissonDensity
 from bochner.likelihoods.likelihood import Curvatures, Slopes
 
-# Log means beyond this count as if they were this, in single precision: no data ask for them, but
-# fits on their way do.
-_MOST = 60.0
+# Log means beyond this count as if they were this: no data ask for them, but fits on their way do.
+# Squares of their exponentials, which Adam takes of gradients, are still finite.
+_MOST = {torch.float32: 60.0, torch.float64: 300.0}
 # Counts above which a value in double precision is that beside the largest: of 1e11 differences of
 # a hundredth of a nat would be lost.
 _MANY = 1e5
@@ -142,10 +142,10 @@ def _value_of_many(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     size = y.clamp(min=1.0)
     away = mean - size.log()
     constant = -0.5 * (2.0 * math.pi * size).log() - 1.0 / (12.0 * size)
-    return constant - size * (torch.expm1(away + 0.5 * variance) - away)
+    above = (away + 0.5 * variance).clamp(max=_MOST[mean.dtype])
+    return constant - size * (torch.expm1(above) - away)
 
 
 def _rate(mean: Tensor, variance: Tensor) -> Tensor:
     """Return E e^psi, psi ~ N(mean, variance)."""
-    exponent = mean + 0.5 * variance
-    return (exponent.clamp(max=_MOST) if exponent.dtype == torch.float32 else exponent).exp()
+    return (mean + 0.5 * variance).clamp(max=_MOST[mean.dtype]).exp()

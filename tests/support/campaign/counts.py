@@ -222,9 +222,10 @@ climbed to depended on the rounding of the batch; of waves as fast as those of s
 precision does not know either, and counts of 1e11 (seeds 30393 and 30911) left ridges whose values
 rounding hid. Few rows, and those whose climbs wind, now climb in double precision, and those whose
 climbs part when they begin 1e-12 beside are placed by themselves; large counts have values to all
-their digits. What is left to chance: such a row whose climbs happen not to part. Not mended: fits,
-seed 40185, whose training on counts of 1e9 ends with weights that overflow the bound; interrupts,
-seed 40091, a SIGTERM that Python drops in a weak reference, after which a traceback is printed.
+their digits. What is left to chance: such a row whose climbs happen not to part. Fits, seed
+40185: log means that overflowed double precision ended training; they are bounded now as in single
+precision, and a bound that is not finite is an error. Interrupts, seed 40091: a SIGTERM that Python
+dropped at the very end of a command.
 A trial follows from its seed and the commit:
 `python -m campaign fits --seed 7 --trials 1` repeats trial 7.
 """
