@@ -445,7 +445,7 @@ def _table(
 def _entry_by_entry(
     likelihood: Likelihood, y: Tensor, offset: Tensor | None, mean: Tensor, variance: Tensor
 ) -> Tensor:
-    observed = (~y.isnan()).to(y.dtype)
+    observed = ~y.isnan()
     filled = torch.nan_to_num(y)
     entries = entries_of(likelihood)
     parts = []
@@ -457,7 +457,7 @@ def _entry_by_entry(
         values = entries.slopes(
             repeated, psi.flatten(0, 1), variance.repeat(shape[0], 1)
         ).value
-        parts.append((values.reshape(shape) * observed[part, None]).sum(2))
+        parts.append(torch.where(observed[part, None], values.reshape(shape), 0.0).sum(2))
     return torch.cat(parts)
 
 

@@ -88,7 +88,7 @@ class PoissonDensity(LogDensity):
 
     def value(self, psi: Tensor) -> Tensor:
         """Return log p(y | psi)."""
-        return torch.addcmul(self.constant, self.y, psi) - psi.exp()
+        return torch.addcmul(self.constant, self.y, psi) - psi.clamp(max=_MOST).exp()
 
     def derivatives(self, psi: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return y - e^psi, -e^psi and -e^psi."""

@@ -21,8 +21,9 @@ from bochner.likelihoods.densities import PoissonDensity
 from bochner.likelihoods.likelihood import Curvatures, Slopes
 
 # Log means beyond this count as if they were this: no data ask for them, but fits on their way do.
-# Squares of their exponentials, which Adam takes of gradients, are still finite.
-_MOST = {torch.float32: 60.0, torch.float64: 300.0}
+# Squares of their exponentials, which Adam takes of gradients, are still finite, and a model file
+# holds the bounds.
+_MOST = {torch.float32: 60.0, torch.float64: 180.0}
 # Counts above which a value in double precision is that beside the largest: of 1e11 differences of
 # a hundredth of a nat would be lost.
 _MANY = 1e5

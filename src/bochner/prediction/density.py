@@ -62,7 +62,7 @@ def _of_view(view: ViewPosterior, latents: Tensor, y: Tensor, offset: Tensor | N
             of_psi = view.predictive.log_predictive(
                 filled, *view.psi(draw, draw.features(x), shift)
             )
-            of_data = view.likelihood.by_data_column(of_psi * observed)
+            of_data = view.likelihood.by_data_column(torch.where(observed, of_psi, 0.0))
             entries.append(of_data.reshape(-1, n_draws, y.shape[1]))
         log_mean = torch.cat(entries, dim=1).logsumexp(1) - math.log(n_draws * len(view.draws))
         parts.append(torch.where(y[part].isnan(), y[part], log_mean))

@@ -205,8 +205,8 @@ def log_likelihood(
         by_draw = []
         for draw in view.draws:
             moments = view.psi(draw, draw.features(x), offset)
-            by_draw.append(
-                (view.predictive.log_predictive(filled, *moments) * observed).sum(1)
-            )
+            values = view.predictive.log_predictive(filled, *moments)
+            # far from all data a value is -inf, of which 0 times is not 0
+            by_draw.append(torch.where(observed, values, 0.0).sum(1))
         total += torch.stack(by_draw).logsumexp(0) - math.log(len(by_draw))
     return total
