@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
+import json
 import logging
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -30,22 +30,23 @@ import fit_in_processes  # noqa: E402 - in the folder of what tests share
 pytestmark = pytest.mark.filterwarnings("ignore:Training stopped")
 
 
-def launch(case, count, folder):
-    """Run processes until all have ended; return their exit codes and what they wrote."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count)}
-    script = [sys.executable, str(SUPPORT / "fit_in_processes.py"), case, str(folder)]
-    environment = {**os.environ, **common, "OMP_NUM_THREADS": "1"}
-    running = [
-        subprocess.Popen(
-            script, env={**environment, "RANK": str(rank)}, stderr=subprocess.PIPE, text=True
-        )
-        for rank in range(count)
-    ]
-    texts = [process.communicate(timeout=300)[1] for process in running]
-    return [process.returncode for process in running], texts
+@pytest.fixture(scope="module")
+def launch():
+    """Return a function that runs processes until all have ended: their exit codes, and what they
+    wrote.
+    """
+    script = [sys.executable, str(SUPPORT / "fit_in_processes.py")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(script, env=environment, text=True, **pipes) as groups:
+
+        def run(case, count, folder):
+            groups.stdin.write(json.dumps([case, str(folder), count]) + "\n")
+            groups.stdin.flush()
+            codes = json.loads(groups.stdout.readline())
+            return codes, [(folder / f"{rank}.err").read_text() for rank in range(count)]
+
+        yield run
 
 
 CASES = {
@@ -55,7 +56,7 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def fitted(tmp_path_factory):
+def fitted(tmp_path_factory, launch):
     """Return what a number of processes wrote: they fit their cases one after the other."""
 
     @functools.cache
@@ -102,14 +103,16 @@ def test_what_one_process_refuses_all_refuse(fitted):
     assert landmarks.startswith("Expected landmarks in several processes, got none.")
 
 
-def test_the_end_of_one_process_ends_all_with_its_message(tmp_path):
+def test_the_end_of_one_process_ends_all_with_its_message(tmp_path, launch):
     codes, texts = launch("killed", 2, tmp_path)
     assert 0 not in codes
     assert texts[1].strip().splitlines()[-1].endswith("RuntimeError: no luck")
     assert "process 1: RuntimeError: no luck" in texts[0].strip().splitlines()[-1]
 
 
-def test_one_process_goes_on_from_the_rows_that_three_have_placed(tmp_path, monkeypatch):
+def test_one_process_goes_on_from_the_rows_that_three_have_placed(
+    tmp_path, monkeypatch, launch
+):
     X = fit_in_processes.data()
     expected = fit_in_processes.fitted("one", X)
     codes, _ = launch("cut", 3, tmp_path)
@@ -129,11 +132,11 @@ def test_one_process_goes_on_from_the_rows_that_three_have_placed(tmp_path, monk
     model = bo.NGMVLVM(**settings).fit(X)
     assert not placed
     assert model.elbo_ == pytest.approx(expected.elbo_, rel=1e-7)
-    assert not list(tmp_path.iterdir())
+    assert not list(tmp_path.glob("run.ckpt*"))
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (2, 2), (3, 1)])
-def test_joint_steps_go_on_in_any_number_of_processes(before, after, tmp_path):
+def test_joint_steps_go_on_in_any_number_of_processes(before, after, tmp_path, launch):
     codes, texts = launch("steps", before, tmp_path)
     assert 0 not in codes
     assert "no luck" in texts[0]
