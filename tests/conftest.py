@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from helpers.forks import Forks
+
 
 @pytest.fixture
 def rng():
@@ -18,3 +20,10 @@ def few_draws(monkeypatch):
     monkeypatch.setattr(plan, "EVALUATION_DRAWS", 4)
     monkeypatch.setattr(plan, "LOCAL_EVALUATION_DRAWS", 4)
     monkeypatch.setattr(plan, "LATENT_DRAWS", 2)
+
+
+@pytest.fixture(scope="session")
+def forks():
+    """What starts processes that begin with everything imported."""
+    with Forks() as started:
+        yield started

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import functools
-import json
 import logging
-import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -30,23 +27,25 @@ import fit_in_processes  # noqa: E402 - in the folder of what tests share
 pytestmark = pytest.mark.filterwarnings("ignore:Training stopped")
 
 
+CODE = f"""
+import sys
+sys.path.insert(0, {str(SUPPORT)!r})
+from fit_in_processes import main
+main()
+"""
+
+
 @pytest.fixture(scope="module")
-def launch():
+def launch(forks):
     """Return a function that runs processes until all have ended: their exit codes, and what they
     wrote.
     """
-    script = [sys.executable, str(SUPPORT / "fit_in_processes.py")]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(script, env=environment, text=True, **pipes) as groups:
 
-        def run(case, count, folder):
-            groups.stdin.write(json.dumps([case, str(folder), count]) + "\n")
-            groups.stdin.flush()
-            codes = json.loads(groups.stdout.readline())
-            return codes, [(folder / f"{rank}.err").read_text() for rank in range(count)]
+    def run(case, count, folder):
+        ended = forks.group(CODE, case, folder, count=count)
+        return [one.returncode for one in ended], [one.stderr for one in ended]
 
-        yield run
+    return run
 
 
 CASES = {

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import re
 import subprocess
 import sys
@@ -590,18 +589,10 @@ main()
 """
 
 
-def process(code, *arguments):
-    command = [sys.executable, *code, *(str(argument) for argument in arguments)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, env=environment
-    )
-
-
-def test_an_interrupted_fit_is_continued_to_the_same_result(tmp_path, matrix):
+def test_an_interrupted_fit_is_continued_to_the_same_result(tmp_path, matrix, forks):
     np.save(tmp_path / "X.npy", matrix)
     fit = ["fit", tmp_path / "X.npy", *SMALL[:-1], "max_iter=30", "--out"]
-    killed = process(["-c", KILLED], *fit, tmp_path / "killed", "--json")
+    killed = forks.run(KILLED, *fit, tmp_path / "killed", "--json")
     assert killed.returncode == 130, killed.stderr
     reply = json.loads(killed.stdout)
     assert reply["interrupted"] is True
@@ -631,36 +622,36 @@ def test_an_interrupted_fit_is_continued_to_the_same_result(tmp_path, matrix):
     ["", "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"],
     ids=["", "SIGINT is ignored"],
 )
-def test_an_interrupt_that_python_drops_is_not_lost(tmp_path, matrix, before):
+def test_an_interrupt_that_python_drops_is_not_lost(tmp_path, matrix, before, forks):
     np.save(tmp_path / "X.npy", matrix)
     fit = ["fit", tmp_path / "X.npy", *SMALL[:-1], "max_iter=20000", "--set", "tol=0"]
-    killed = process(["-c", before + KILLED_IN_A_CALLBACK], *fit, "--out", tmp_path / "o")
+    killed = forks.run(before + KILLED_IN_A_CALLBACK, *fit, "--out", tmp_path / "o")
     assert killed.returncode == 130, killed.stderr
     assert "Exception ignored" not in killed.stderr
     assert "To continue: bochner fit" in killed.stderr
 
 
-def test_an_interrupt_dropped_at_the_end_of_a_command_prints_nothing(tmp_path, matrix):
+def test_an_interrupt_dropped_at_the_end_of_a_command_prints_nothing(tmp_path, matrix, forks):
     np.save(tmp_path / "X.npy", matrix)
     fit = ["fit", tmp_path / "X.npy", *SMALL[:-1], "max_iter=3", "--out", tmp_path / "o"]
-    killed = process(["-c", KILLED_AT_THE_END], *fit)
+    killed = forks.run(KILLED_AT_THE_END, *fit)
     assert killed.returncode in (0, 130), killed.stderr
     assert "Exception ignored" not in killed.stderr
     assert (tmp_path / "o" / "model.bochner").exists()
 
 
-def test_an_interrupt_before_a_command_begins_is_one_line():
+def test_an_interrupt_before_a_command_begins_is_one_line(forks):
     code = """
 import bochner.__main__ as main
 def app(**words): raise KeyboardInterrupt
 main.app = app
 main.main()
 """
-    ended = process(["-c", code])
+    ended = forks.run(code)
     assert (ended.returncode, ended.stderr.strip()) == (130, "Interrupted.")
 
 
-def test_the_end_of_a_command_does_not_search_for_cycles_among_all_that_was_imported():
+def test_the_end_of_a_command_does_not_search_for_cycles_among_all_that_was_imported(forks):
     code = """
 import atexit, gc
 from bochner.__main__ import main
@@ -668,7 +659,7 @@ from bochner.__main__ import main
 atexit.register(lambda: print(gc.get_freeze_count() > 1000))
 main()
 """
-    ended = process(["-c", code], "--version")
+    ended = forks.run(code, "--version")
     assert ended.stdout.split()[-1] == "True", ended.stderr
 
 
@@ -705,9 +696,13 @@ def test_force_and_a_resume_without_an_earlier_run(tmp_path, matrix):
 
 
 def test_the_command_runs_as_a_process():
-    version = process(["-m", "bochner"], "--version")
+    command = [sys.executable, "-m", "bochner"]
+    pipes = {"capture_output": True, "text": True}
+    version = subprocess.run([*command, "--version"], check=False, **pipes)
     assert (version.returncode, version.stdout) == (0, f"bochner {bo.__version__}\n")
-    wrong = process(["-m", "bochner"], "info", "no-such-file")
+    wrong = subprocess.run(
+        [*command, "fit", "no-such-file", "--out", "o"], check=False, **pipes
+    )
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("Error: Expected a file or folder")
     assert "Traceback" not in wrong.stderr

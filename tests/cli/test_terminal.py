@@ -1,7 +1,6 @@
 """What reaches a terminal: no control characters, and no end of a run when it is closed."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from bochner.errors import InputError, message, printable
 from bochner.estimators.annotated import MODELS
 from bochner.estimators.settings.likelihoods import NAMES
 from helpers.cli import refused
+from helpers.forks import MAIN
 
 RED = "\x1b[31m"
 
@@ -52,133 +52,94 @@ def test_commands_escape_what_they_were_given(tmp_path, arguments):
     assert "x1b" in done.output or done.exit_code == 0
 
 
-def test_a_closed_standard_error_does_not_end_a_fit(tmp_path):
+def test_a_closed_standard_error_does_not_end_a_fit(tmp_path, forks):
     data = tmp_path / "d.csv"
     data.write_text("a,b,c\n" + "\n".join(f"{i},{i * i % 7},5" for i in range(20)))
     small = [f"--set={name}" for name in ("n_components=1", "n_init=1", "max_iter=3")]
-    command = [
-        sys.executable,
-        "-m",
-        "bochner",
-        "fit",
-        str(data),
-        "--out",
-        str(tmp_path / "run"),
-    ]
-    read, write = os.pipe()
-    os.close(read)
-    done = subprocess.run(
-        [*command, *small, "--set=n_frequencies=8"],
-        stderr=write,
-        stdout=subprocess.PIPE,
-        check=False,
-    )
-    os.close(write)
-    assert done.returncode == 0
+    words = ["fit", data, "--out", tmp_path / "run", *small, "--set=n_frequencies=8"]
+    assert forks.run(MAIN, *words, stderr="closed").returncode == 0
     assert (tmp_path / "run" / "model.bochner").is_file()
 
 
 @pytest.mark.parametrize("more", [(), ("--json",)])
 @pytest.mark.parametrize(("source", "code"), [("d.csv", 0), ("none.csv", 2)])
-def test_a_reader_that_leaves_changes_no_exit_code(tmp_path, more, source, code):
+def test_a_reader_that_leaves_changes_no_exit_code(tmp_path, more, source, code, forks):
     (tmp_path / "d.csv").write_text(
         "a,b,c\n" + "\n".join(f"{i},{i * i % 7},5" for i in range(20))
     )
-    command = [sys.executable, "-m", "bochner", "info", str(tmp_path / source), *more]
-    read, write = os.pipe()
-    os.close(read)
-    done = subprocess.run(
-        command, stdout=write, stderr=subprocess.PIPE, text=True, check=False
-    )
-    os.close(write)
+    done = forks.run(MAIN, "info", tmp_path / source, *more, stdout="closed")
     assert done.returncode == code
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
 
 
 @pytest.mark.parametrize("line", ["--help", "fit --help", "--version"])
-def test_help_and_version_may_lose_their_reader(line):
-    read, write = os.pipe()
-    os.close(read)
-    done = subprocess.run(
-        [sys.executable, "-m", "bochner", *line.split()],
-        stdout=write, stderr=subprocess.PIPE, text=True, check=False,
-    )  # fmt: skip
-    os.close(write)
+def test_help_and_version_may_lose_their_reader(line, forks):
+    done = forks.run(MAIN, *line.split(), stdout="closed")
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize("line", ["--help", "--version", "info d.csv", "info d.csv --json"])
-def test_a_full_disk_behind_standard_output_is_one_line(tmp_path, line):
+def test_a_full_disk_behind_standard_output_is_one_line(tmp_path, line, forks):
     (tmp_path / "d.csv").write_text("a,b\n1,2\n3,5\n4,4\n")
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "bochner", *line.split()],
-            stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path,
-        )  # fmt: skip
+    done = forks.run(MAIN, *line.split(), stdout="/dev/full", folder=tmp_path)
     assert done.returncode == 3
     assert done.stderr == "Error: standard output: No space left on device\n"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("none.csv",),
-        ("DATA", "--set", "n_component=2"),
-        ("DATA", "--likelihood", "nb"),
-    ],
-)
-def test_what_is_refused_by_its_name_is_refused_without_torch(tmp_path, arguments):
-    data = tmp_path / "d.csv"
-    data.write_text("a,b\n1,2\n")
-    code = (
-        "import sys; from bochner.cli import app\n"
-        "try: app(sys.argv[1:])\n"
-        "except SystemExit as e: print(e.code, 'torch' in sys.modules, 'numpy' in sys.modules)"
-    )
-    given = [str(data) if a == "DATA" else a for a in arguments]
+# Commands in one process, each with its exit code and whether libraries came with it.
+LIGHT = """
+import sys
+from bochner.cli import app
+for line in sys.argv[1:]:
+    try:
+        app(line.split())
+    except SystemExit as end:
+        print(end.code, "torch" in sys.modules, "numpy" in sys.modules, flush=True)
+    print("---", file=sys.stderr, flush=True)
+"""
+
+
+def answers(lines, folder):
+    """Return what a process without torch prints of every command, and says."""
     done = subprocess.run(
-        [sys.executable, "-c", code, "fit", *given, "--out", str(tmp_path / "o")],
+        [sys.executable, "-c", LIGHT, *lines],
         capture_output=True,
         text=True,
         check=False,
+        cwd=folder,
     )
-    assert done.stdout.split() == ["2", "False", "False"], done.stderr
+    said = done.stderr.split("---\n")[:-1]
+    return list(zip(done.stdout.splitlines(), said, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("fit d.csv --out run", "of a run that is finished. Add --force"),
-        ("transform run d.csv --out d.csv", "which exists. Add --force"),
-        ("impute run d.csv --out d.csv", "which exists. Add --force"),
-        ("impute run d.csv --out e.csv --std d.csv", "which exists. Add --force"),
-        ("sample run --out d.csv", "which exists. Add --force"),
-        ("transform none d.csv --out z.csv", "a folder of bochner fit, got no file at none"),
-        ("calibrate run none.csv", "none.csv, which does not exist"),
-        ("report run none.csv", "none.csv, which does not exist"),
-        ("fit d.csv --outt run", "--out"),
-    ],
-)
-def test_what_is_there_already_is_refused_without_torch(tmp_path, line, says):
+def test_what_is_refused_by_its_name_is_refused_without_torch(tmp_path):
+    (tmp_path / "d.csv").write_text("a,b\n1,2\n")
+    words = ["none.csv", "d.csv --set n_component=2", "d.csv --likelihood nb"]
+    for printed, said in answers([f"fit {each} --out o" for each in words], tmp_path):
+        assert printed.split() == ["2", "False", "False"], said
+
+
+def test_what_is_there_already_is_refused_without_torch(tmp_path):
     (tmp_path / "d.csv").write_text("a,b\n1,2\n")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "model.bochner").write_bytes(b"")
-    code = (
-        "import sys; from bochner.cli import app\n"
-        "try: app(sys.argv[1:])\n"
-        "except SystemExit as e: print(e.code, 'torch' in sys.modules, 'numpy' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *line.split()],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-    )
-    assert done.stdout.split() == ["2", "False", "False"], done.stderr
-    assert says in done.stderr
+    expected = {
+        "fit d.csv --out run": "of a run that is finished. Add --force",
+        "transform run d.csv --out d.csv": "which exists. Add --force",
+        "impute run d.csv --out d.csv": "which exists. Add --force",
+        "impute run d.csv --out e.csv --std d.csv": "which exists. Add --force",
+        "sample run --out d.csv": "which exists. Add --force",
+        "transform none d.csv --out z.csv": "a folder of bochner fit, got no file at none",
+        "calibrate run none.csv": "none.csv, which does not exist",
+        "report run none.csv": "none.csv, which does not exist",
+        "fit d.csv --outt run": "--out",
+    }
+    given = answers(expected, tmp_path)
+    for says, (printed, said) in zip(expected.values(), given, strict=True):
+        assert printed.split() == ["2", "False", "False"], said
+        assert says in said
 
 
 def test_the_list_of_commands_has_no_stray_line_ends():

@@ -1,15 +1,8 @@
-"""Groups of processes that fit one model, or several after one another: ``python
-fit_in_processes.py`` starts one a line of standard input, ``["CASES", "FOLDER", COUNT]``, cases
-between commas, and answers with their exit codes. They are forks of it: what takes longest of
-starting a process, its imports, is done once.
+"""One process of several that fit one model, or several after one another: ``main`` with cases
+between commas, and a folder.
 """
 
-import json
-import os
-import signal
-import socket
 import sys
-import traceback
 from pathlib import Path
 
 import numpy as np
@@ -104,41 +97,9 @@ def save(model, path, **more):
     np.savez(path, elbo=model.elbo_, embedding=model.embedding_, **more)
 
 
-def group(cases, folder, count):
-    """Run processes until all have ended; return their exit codes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    children = []
-    for rank in range(count):
-        child = os.fork()
-        if not child:
-            common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-            os.environ.update(common, WORLD_SIZE=str(count), RANK=str(rank))
-            process(cases, folder, rank)
-        children.append(child)
-    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-
-
-def process(cases, folder, rank):
-    """Be one process of a group; what it says in the end is in a file of its own."""
-    # one that waits for ever is ended by the system
-    signal.alarm(300)
-    code = 1
-    with (folder / f"{rank}.err").open("w") as said:
-        os.dup2(said.fileno(), 2)
-        try:
-            main(cases, folder)
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
-
-
-def main(cases, folder):
+def main():
     """Run cases."""
+    cases, folder = sys.argv[1].split(","), Path(sys.argv[2])
     with bo.distributed() as processes:
         for case in cases:
             run(case, folder, processes)
@@ -187,12 +148,3 @@ def run(case, folder, processes):
     model = fitted("one" if case == "stored" else case, shared)
     model.save(folder / f"{case}.bochner")
     save(model, folder / f"{case}{processes.rank}.npz")
-
-
-if __name__ == "__main__":
-    # public names load what they need when they are first used
-    bo.NGMVLVM()
-    for line in sys.stdin:
-        asked, place, count = json.loads(line)
-        codes = group(asked.split(","), Path(place), count)
-        print(json.dumps(codes), flush=True)
