@@ -47,7 +47,7 @@ FLOORS: dict[str, str] = {
         regression.conjugate_gradients regression.site_entries regression.site_passes
         regression.nonconjugate
         regression.incomplete_dense regression.incomplete regression.streamed regression
-        objectives.elbo objectives.several_draws objectives.subset_sites
+        objectives.elbo objectives.stored_draws objectives.subset_sites
         objectives""",
     "F7 inference": """
         training.adam training.trainer training.checkpoint training.row_store training.row_adam
@@ -58,10 +58,10 @@ FLOORS: dict[str, str] = {
         dirichlet_process.sweeps dirichlet_process
         weight_posterior.incomplete_conditioning weight_posterior.site_conditioning
         weight_posterior.conditioning weight_posterior.posterior
-        weight_posterior.downdating weight_posterior.turned weight_posterior
+        weight_posterior.downdating weight_posterior
         latent_inference.row_bound_nonconjugate latent_inference.row_bound
         latent_inference.candidate_table latent_inference.cells latent_inference.modes
-        latent_inference.row_groups latent_inference.infer
+        latent_inference.infer
         latent_inference.predictive_modes latent_inference.grid latent_inference
         prediction.entry_statistics prediction.calibration prediction.decoding
         prediction.row_posterior prediction.completion prediction.proposals
@@ -84,7 +84,7 @@ FLOORS: dict[str, str] = {
         estimators.settings.likelihoods estimators.settings.constraints
         estimators.settings.parameters estimators.settings.view_options estimators.settings.plans
         estimators.settings estimators.tables estimators.methods.rows estimators.surrogates
-        estimators.training_data estimators.methods.known_rows
+        estimators.training_data
         estimators.methods.placing estimators.methods.loadings estimators.methods.densities
         estimators.methods.prediction estimators.saving estimators.shards
         estimators.methods

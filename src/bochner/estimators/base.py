@@ -34,7 +34,6 @@ from bochner.errors import (
 )
 from bochner.estimators import saving, shards, training_data
 from bochner.estimators.methods import rows
-from bochner.estimators.methods.known_rows import KnownRows
 from bochner.estimators.methods.placing import (
     Placed,
     TrainingRows,
@@ -193,7 +192,7 @@ class AttributesMixin(PredictionMixin):
             warn_user(self.collapse_.advice(), CollapseWarning)
 
     def _some_known(
-        self, known: KnownRows, index: Tensor
+        self, known: rows.KnownRows, index: Tensor
     ) -> tuple[list[Tensor], list[Tensor | None], Placement]:
         """Return some known rows, scaled, with their offsets and places."""
         shown, offsets = self._some(known.values, known.offsets, index)

@@ -27,8 +27,17 @@ from bochner.models.lvm import (
     View,
 )
 from bochner.models.sites import N_GROUPS, Sites
-from bochner.objectives.elbo import Bound, Draws, Evaluation, draw, latent_noise, row_noise
-from bochner.objectives.several_draws import elbos
+from bochner.objectives.elbo import (
+    Bound,
+    Draws,
+    Evaluation,
+    draw,
+    elbos,
+    is_stored,
+    latent_noise,
+    row_noise,
+)
+from bochner.objectives.stored_draws import elbos_of_stored
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes
 from bochner.random import RowNoise
@@ -289,8 +298,9 @@ def evaluate(
     def value(bound: Bound) -> Tensor:
         return bound.with_gap if weighted else bound.unweighted
 
+    evaluated = elbos_of_stored if is_stored(data) and not model.has_sites else elbos
     with torch.no_grad():
-        values = torch.stack(list(map(value, elbos(model, noises, data, spectra, how))))
+        values = torch.stack(list(map(value, evaluated(model, noises, data, spectra, how))))
     mean, error = mean_of_draws(values)
     return float(mean), float(error)
 

@@ -23,12 +23,12 @@ from bochner.latent_inference.modes import (
     Placement,
     Solution,
     alike,
+    best_apart,
     located,
     solved,
     solved_exactly,
 )
 from bochner.latent_inference.row_bound import Target, rows_at_once, target_for
-from bochner.latent_inference.row_groups import groups_of_rows
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import (
@@ -52,6 +52,12 @@ _FEW = 96
 # Radians per unit of latent, whose square is what a wave multiplies rounding by, a Newton step: of
 # faster ones no climb is in single precision.
 _FAST = 100.0
+# Rows whose pattern of observed columns is their own are solved with one quadratic form each, in
+# smaller chunks; less small ones where the forms stay factored.
+_SINGLE_CHUNK = 64
+_FACTORED_CHUNK = 256
+# So many rows that observe the same columns are worth a call of their own, with one form of all.
+_OWN_CALL = 8
 
 Offsets = Sequence[Tensor | None]
 
@@ -151,7 +157,7 @@ class Placer:
         dim = self._candidates.shape[1]
         n_modes = n_modes if dim <= MANY_DIMENSIONS else 1
         beside = columns_beside(covariates, rows[0].shape[0])
-        out = _at_the_prior(n_modes, dim, beside)
+        out = Placement.at_the_prior(n_modes, dim, beside)
         offsets = offsets or [None] * len(views)
         rows = (
             rows if encoded else [view.encode(y) for view, y in zip(views, rows, strict=True)]
@@ -212,7 +218,7 @@ class Placer:
                     scores = self._scores(some)
                 chosen = best_apart(scores, self._near if n_modes > 1 else _NONE, n_modes)
                 solution = solved(target, self._candidates[chosen], polish and not single)
-            _put(out, index, solution.placement)
+            out.put(index, solution.placement)
             yield index[solution.doubtful]
 
     def _place_exactly(
@@ -242,7 +248,7 @@ class Placer:
             target = target_for(self._views, some.rows, dim, shared, some.offsets, some.beside)
             chosen = best_apart(self._scores(some), near, n_modes)
             solution = solved_exactly(target, self._candidates[chosen], again=not alone)
-            _put(out, index, solution.placement)
+            out.put(index, solution.placement)
             doubtful.append(index[solution.doubtful])
         return doubtful
 
@@ -255,7 +261,7 @@ class Placer:
         dim = self._candidates.shape[1]
         most = rows_at_once(self._views, dim * n_starts)
         some = given.of(left).rows
-        for group, shared in groups_of_rows(self._views, some, dim, most):
+        for group, shared in _groups_of_rows(self._views, some, dim, most):
             yield left[group], shared
 
     def _place_in_cells(
@@ -287,7 +293,7 @@ class Placer:
                 continue
             for part in torch.split(index, _IN_CELLS):
                 some = [y[part] for y, has in zip(rows, kind, strict=True) if has]
-                _put(out, part, self._in_cells(known, some, n_modes, polish).placement)
+                out.put(part, self._in_cells(known, some, n_modes, polish).placement)
         return left.nonzero()[:, 0]
 
     def _known(self, kind: tuple[bool, ...], row: Sequence[Tensor]) -> _Known | None:
@@ -402,27 +408,49 @@ class _Known:
 _NONE = torch.zeros(0, 0, dtype=torch.bool)
 
 
-def _put(out: Placement, index: Tensor, solution: Placement) -> None:
-    """Put places of some rows among those of all."""
-    out.modes[index], out.covariances[index] = solution.modes, solution.covariances
-    out.weights[index] = solution.weights
-
-
 def _single(view: ViewPosterior) -> ViewPosterior:
     return replace(view, draws=tuple(draw.to(torch.float32) for draw in view.draws))
 
 
-def _at_the_prior(n_modes: int, dim: int, covariates: Tensor) -> Placement:
-    n = len(covariates)
-    eye = torch.eye(dim, dtype=torch.float64)
-    out = Placement(
-        torch.zeros(n, n_modes, dim, dtype=torch.float64),
-        eye.expand(n, n_modes, -1, -1).clone(),
-        torch.zeros(n, n_modes, dtype=torch.float64),
-        covariates,
+def _groups_of_rows(
+    views: Sequence[ViewPosterior], rows: Sequence[Tensor], dim: int, most: int
+) -> Iterator[tuple[Tensor, bool]]:
+    """Yield row indices in chunks that share a pattern of observed columns, then those with a
+    pattern of their own.
+
+    Non-conjugate views treat every entry by itself: of them it matters whether there is
+    anything at all.
+    """
+    masks = [~y.isnan() for y in rows]
+    if all(bool(mask.all()) for mask in masks):
+        yield from (
+            (chunk, True) for chunk in torch.split(torch.arange(rows[0].shape[0]), most)
+        )
+        return
+    observed = torch.cat(
+        [view.pattern(m) for view, m in zip(views, masks, strict=True)], dim=1
     )
-    out.weights[:, 0] = 1.0
-    return out
+    patterns, inverse, counts = torch.unique(
+        observed, dim=0, return_inverse=True, return_counts=True
+    )
+    factored = all(view.stays_factored(dim) for view in views)
+    # without matrices of their own rows need no call of their own either
+    enough = (_SINGLE_CHUNK if factored else _OWN_CALL) if patterns.shape[0] > 1 else 1
+    single: list[Tensor] = []
+    for p in range(patterns.shape[0]):
+        if not bool(patterns[p].any()):
+            continue
+        index = (inverse == p).nonzero()[:, 0]
+        if int(counts[p]) < enough:
+            single.append(index)
+        else:
+            yield from ((chunk, True) for chunk in torch.split(index, most))
+    if single:
+        size = _FACTORED_CHUNK if factored else _SINGLE_CHUNK
+        yield from (
+            (chunk, False)
+            for chunk in torch.split(torch.cat(single), min(size, max(most, _SINGLE_CHUNK)))
+        )
 
 
 def shifted(
@@ -470,25 +498,3 @@ def _near(candidates: Tensor) -> Tensor:
         torch.cdist(candidates, candidates) < 0.5 * candidates.std(0, unbiased=False).norm()
     )
     return near
-
-
-def best_apart(scores: Tensor, near: Tensor, count: int) -> Tensor:
-    """Return the best candidate of each row and the best ones that are far from those before, (n,
-    count).
-
-    Parameters
-    ----------
-    scores : Tensor of shape (n, C)
-        Overwritten.
-    near : Tensor of shape (C, C), bool
-        Which candidates are near each other.
-    count : int
-    """
-    chosen = []
-    for r in range(count):
-        # several times as fast as torch's
-        best = torch.from_numpy(scores.numpy().argmax(1))
-        chosen.append(best)
-        if r + 1 < count:
-            scores.masked_fill_(near[best], -torch.inf)
-    return torch.stack(chosen, dim=1)

@@ -43,6 +43,16 @@ class Placement:
     covariates: Tensor
 
     @classmethod
+    def at_the_prior(cls, n_modes: int, dim: int, covariates: Tensor) -> Placement:
+        """Return that of rows of which nothing is known."""
+        n = len(covariates)
+        eye = torch.eye(dim, dtype=torch.float64)
+        modes = torch.zeros(n, n_modes, dim, dtype=torch.float64)
+        weights = torch.zeros(n, n_modes, dtype=torch.float64)
+        weights[:, 0] = 1.0
+        return cls(modes, eye.expand(n, n_modes, -1, -1).clone(), weights, covariates)
+
+    @classmethod
     def joined(cls, parts: Sequence[Placement]) -> Placement:
         """Put the rows of several placements one after the other."""
         of_parts = ((p.modes, p.covariances, p.weights, p.covariates) for p in parts)
@@ -52,6 +62,11 @@ class Placement:
         """Return that of some rows."""
         parts = (self.modes, self.covariances, self.weights, self.covariates)
         return Placement(*(part[index] for part in parts))
+
+    def put(self, index: Tensor, places: Placement) -> None:
+        """Put places of some rows among those of all."""
+        self.modes[index], self.covariances[index] = places.modes, places.covariances
+        self.weights[index] = places.weights
 
     def inputs(self, x: Tensor) -> Tensor:
         """Return places of all rows with their covariates beside them, (n, ..., D) -> (n, ..., D +
@@ -80,6 +95,28 @@ def alike(covariates: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     distinct, which = torch.unique(covariates, dim=0, return_inverse=True)
     for number, values in enumerate(distinct):
         yield (which == number).nonzero()[:, 0], values[None]
+
+
+def best_apart(scores: Tensor, near: Tensor, count: int) -> Tensor:
+    """Return the best candidate of each row and the best ones that are far from those before, (n,
+    count).
+
+    Parameters
+    ----------
+    scores : Tensor of shape (n, C)
+        Overwritten.
+    near : Tensor of shape (C, C), bool
+        Which candidates are near each other.
+    count : int
+    """
+    chosen = []
+    for r in range(count):
+        # several times as fast as torch's
+        best = torch.from_numpy(scores.numpy().argmax(1))
+        chosen.append(best)
+        if r + 1 < count:
+            scores.masked_fill_(near[best], -torch.inf)
+    return torch.stack(chosen, dim=1)
 
 
 # Steps of a climb.

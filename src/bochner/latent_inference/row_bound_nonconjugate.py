@@ -196,6 +196,13 @@ class NonConjugateTerm:
         value, gradient, hessian = (torch.cat(each) for each in zip(*parts, strict=True))
         return value, gradient, hessian
 
+    def coarse(self) -> ScoringTerm:
+        """Return a term that costs less and is good to three digits."""
+        parts = dict(vars(self))
+        if isinstance(self.likelihood, LaplaceEntries):
+            parts["likelihood"] = QuadraticEntries(self.likelihood.likelihood)
+        return ScoringTerm(**parts)
+
     def largest_values(self) -> Tensor:
         """Return how large the parts are that a row's log density is the difference of, (n,): of a
         count y about y log y.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner._typing import Sampling
+from bochner.data.stored import StoredMatrix
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.memory import Scratch
@@ -367,6 +368,42 @@ def elbo_at(
         tuple(view.weight for view in model.views),
         control,
     )
+
+
+def elbos(
+    model: LatentVariableModel,
+    noises: Sequence[RowNoise],
+    data: Data,
+    draws: Callable[[int], Draws],
+    how: Evaluation = PLAIN,
+) -> Iterator[Bound]:
+    """Evaluate the bound at several draws, within ``torch.no_grad``; ``elbos_of_stored`` reads rows
+    that are not in memory once for all of them.
+
+    Parameters
+    ----------
+    model : LatentVariableModel
+    noises : sequence of RowNoise
+        Of the latents, one per draw.
+    data : tuple over views of tuples of Block
+    draws : callable
+        Number of the draw -> its spectra.
+    how : Evaluation
+
+    Yields
+    ------
+    Bound
+        One per draw; what it takes of memory is gone with it.
+    """
+    kl = model.latents.kl()
+    for i, noise in enumerate(noises):
+        yield elbo_at(model, model.latents.drawn(noise), kl, data, draws(i), how)
+
+
+def is_stored(data: Data) -> bool:
+    """Return whether complete rows of a view are not in memory."""
+    complete = (block for blocks in data for block in complete_blocks(blocks))
+    return any(isinstance(block.Y, StoredMatrix) for block in complete)
 
 
 def _joined(

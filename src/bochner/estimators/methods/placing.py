@@ -21,8 +21,7 @@ from bochner.data.columns import dense_rows
 from bochner.data.row_sources import RowSource, changed
 from bochner.data.views import fingerprint
 from bochner.estimators import training_data
-from bochner.estimators.methods.known_rows import KnownRows, Patterns
-from bochner.estimators.methods.rows import EmptyRows, RowsMixin
+from bochner.estimators.methods.rows import EmptyRows, KnownRows, Patterns, RowsMixin
 from bochner.fitting.data import Candidates
 from bochner.fitting.placed_rows import NotKept, Places
 from bochner.latent_inference.infer import Placer

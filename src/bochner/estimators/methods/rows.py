@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,6 +32,7 @@ from bochner.estimators.settings.likelihoods import SizeFactors
 from bochner.estimators.tables import Coding, coding_of, of_views
 from bochner.fitting.plan import Fit
 from bochner.kernels.base import SpectralKernel
+from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.memory import Memory, chunks, passes
 from bochner.models.lvm import Covariates
@@ -335,3 +337,41 @@ class EmptyRows:
                 "placed at the prior, mean 0 and standard deviation 1.",
                 DataWarning,
             )
+
+
+@dataclass(frozen=True)
+class KnownRows:
+    """Placed training rows that all processes know: what reports look at.
+
+    Attributes
+    ----------
+    values : ndarray or sparse matrix
+    offsets : list over views of Tensor of shape (n,), or None
+        Logarithms of these rows' size factors.
+    index : Tensor of shape (C,), int64
+        Which of them the candidates are.
+    placement : Placement
+    std : ndarray of shape (n, D), float64
+        Not yet checked.
+    """
+
+    values: FloatArray
+    offsets: list[Tensor | None]
+    index: Tensor
+    placement: Placement
+    std: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """Some training rows as the check of standard deviations draws others like them.
+
+    Attributes
+    ----------
+    shown : list over views of Tensor of shape (n, M_v), bool
+        Which of their entries are observed.
+    covariates : Tensor of shape (n, L)
+    """
+
+    shown: list[Tensor]
+    covariates: Tensor

@@ -21,7 +21,7 @@ from bochner.models.lvm import (
     ViewSpec,
 )
 from bochner.objectives.elbo import Evaluation, elbo_at
-from bochner.objectives.several_draws import elbos
+from bochner.objectives.stored_draws import elbos_of_stored
 from bochner.regression import evidence
 from bochner.regression.observations import CompleteBlock, Rows
 from bochner.regression.streamed import StreamedBlock
@@ -86,7 +86,9 @@ def _together(model, data, plan):
     noises = [plan.row_noise(model, "final", i) for i in range(DRAWS)]
     with torch.no_grad():
         return list(
-            elbos(model, noises, data, lambda i: plan.spectra(model, "final", i), Evaluation())
+            elbos_of_stored(
+                model, noises, data, lambda i: plan.spectra(model, "final", i), Evaluation()
+            )
         )
 
 

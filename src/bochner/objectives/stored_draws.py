@@ -1,4 +1,6 @@
-"""The bound at several draws of (X, W), whose rows are read once where they are not in memory."""
+"""The bound at several draws of (X, W) of complete rows that are not in memory: they are read once
+for all draws.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,6 @@ from bochner.objectives.elbo import (
     Bound,
     Draws,
     Evaluation,
-    elbo_at,
     gaussian_evidence,
     kl_of_all,
 )
@@ -33,40 +34,28 @@ from bochner.regression.observations import (
 )
 
 
-def elbos(
+def elbos_of_stored(
     model: LatentVariableModel,
     noises: Sequence[RowNoise],
     data: Data,
     draws: Callable[[int], Draws],
     how: Evaluation = PLAIN,
 ) -> Iterator[Bound]:
-    """Evaluate the bound at several draws, within ``torch.no_grad``: the bits of ``elbo_at`` at
-    each.
-
-    Complete rows that are not in memory are read once for all draws, others once a draw.
+    """Evaluate the bound of Gaussian views at several draws, within ``torch.no_grad``: the bits of
+    ``elbo_at`` at each.
 
     Parameters
     ----------
-    model : LatentVariableModel
-    noises : sequence of RowNoise
-        Of the latents, one per draw.
-    data : tuple over views of tuples of Block
-    draws : callable
-        Number of the draw -> its spectra.
-    how : Evaluation
+    model, noises, data, draws, how
+        As in ``elbos``.
 
     Yields
     ------
     Bound
         One per draw; what it takes of memory is gone with it.
     """
-    kl = model.latents.kl()
-    if model.has_sites or not any(map(_stored, data)):
-        for i, noise in enumerate(noises):
-            yield elbo_at(model, model.latents.drawn(noise), kl, data, draws(i), how)
-        return
     spectra = [draws(i) for i in range(len(noises))]
-    kl = kl_of_all(model, kl, how.processes)
+    kl = kl_of_all(model, model.latents.kl(), how.processes)
     terms = [
         _terms(model.latents, v, view, blocks, noises, spectra, how)
         for v, (view, blocks) in enumerate(zip(model.views, data, strict=True))
@@ -82,10 +71,6 @@ def _bound(model: LatentVariableModel, kl: Tensor, values: tuple[Tensor, ...]) -
         total = torch.add(total, value, alpha=weight)
     none = (None,) * len(values)
     return Bound(total, values, kl, none, (0.0,) * len(values), weights)
-
-
-def _stored(blocks: tuple[Block, ...]) -> bool:
-    return any(isinstance(block.Y, StoredMatrix) for block in complete_blocks(blocks))
 
 
 def _terms(
