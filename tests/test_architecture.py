@@ -50,7 +50,7 @@ FLOORS: dict[str, str] = {
         objectives.elbo objectives.stored_draws objectives.subset_sites
         objectives""",
     "F7 inference": """
-        training.adam training.trainer training.checkpoint training.row_store training.row_adam
+        training.trainer training.checkpoint training.row_store training.row_adam
         training.row_shards training
         initialization.embeddings initialization.simple_models initialization.iterative_pca
         initialization.shared_private initialization dirichlet_process.coordinate_ascent
@@ -59,7 +59,7 @@ FLOORS: dict[str, str] = {
         weight_posterior.incomplete_conditioning weight_posterior.site_conditioning
         weight_posterior.conditioning weight_posterior.posterior
         weight_posterior.downdating weight_posterior
-        latent_inference.row_bound_nonconjugate latent_inference.row_bound
+        latent_inference.entry_terms latent_inference.row_bound
         latent_inference.candidate_table latent_inference.cells latent_inference.modes
         latent_inference.infer
         latent_inference.predictive_modes latent_inference.grid latent_inference

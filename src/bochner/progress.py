@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +23,9 @@ Update = Callable[[int, str, int | None], None]
 # Takes a line.
 Write = Callable[[str], None]
 # Seconds between two lines of one phase at the least.
-SECONDS = 30.0
+_SECONDS = 30.0
+# Steps of training between two lines of the log, at the most.
+_LOGGED = 100
 _LOG = logging.getLogger("bochner")
 
 
@@ -74,7 +76,7 @@ class _Lines:
     def say(self, words: str) -> None:
         """Name what is going on."""
         phase, now = words.partition(",")[0], time.monotonic()
-        if phase != self._phase or now - self._last >= SECONDS:
+        if phase != self._phase or now - self._last >= _SECONDS:
             self._phase, self._last = phase, now
             self._write(f"{words} ({now - self._began:.0f} s)")
 
@@ -191,6 +193,49 @@ def part(
         move(0, words, None)
         yield move
         bar.ended += taken
+
+
+class Steps(Protocol):
+    """Where a run of training stands.
+
+    Attributes
+    ----------
+    step : int
+        Steps done.
+    history : list of float
+        The bound of every step.
+    """
+
+    step: int
+    history: list[float]
+
+
+class StepBar(Protocol):
+    """To be called after every step."""
+
+    def __call__(self, state: Steps, until: int | None = None) -> None:
+        """Take the state, and the last step where that is known."""
+
+
+@contextmanager
+def progress_bar(
+    label: str, n_steps: int, shown: bool, console: Console | None = None
+) -> Iterator[StepBar]:
+    """Yield a function to call after every step of training; see `part`."""
+    with part(label, n_steps, shown, console) as move:
+        last = time.monotonic()
+
+        def update(state: Steps, until: int | None = None) -> None:
+            nonlocal last
+            late = time.monotonic() - last >= _SECONDS
+            if state.step % _LOGGED == 0 or state.step == 1 or late:
+                last = time.monotonic()
+                _LOG.info("%s: step %d, elbo %.6g", label, state.step, state.history[-1])
+            if move is not None:
+                words = f"{label}, step {state.step}, elbo {state.history[-1]:,.0f}"
+                move(state.step, words, until)
+
+        yield update
 
 
 def _draws(console: Console) -> bool:

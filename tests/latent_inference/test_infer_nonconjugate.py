@@ -10,10 +10,10 @@ import torch
 
 import bochner as bo
 from bochner.kernels.base import Frequencies
-from bochner.latent_inference import row_bound_nonconjugate
+from bochner.latent_inference import entry_terms
+from bochner.latent_inference.entry_terms import EntrywiseTerm
 from bochner.latent_inference.infer import place
 from bochner.latent_inference.row_bound import target_for
-from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm
 from bochner.likelihoods.poisson import Poisson
 from bochner.linalg import newton_step
 from bochner.random import generator
@@ -55,7 +55,7 @@ def _settled(name: str, dim: int, groups: int | None = None):
 def test_derivatives_of_the_target_are_right(name, dim, groups):
     view, _, rows, block, _ = _settled(name, dim, groups)
     target = target_for([view], [rows], dim, True, [block.offset])
-    assert isinstance(target.terms[0][0], NonConjugateTerm)
+    assert isinstance(target.terms[0][0], EntrywiseTerm)
     index = torch.arange(12)
     x = torch.randn(12, dim, generator=generator(5, "x"), dtype=torch.float64)
     _, gradient, hessian = target.evaluate(x, index)
@@ -114,7 +114,7 @@ def test_points_that_are_evaluated_in_parts_are_those_of_one(name, monkeypatch):
     view, x, rows, block, _ = _settled(name, 2)
     target = target_for([view], [rows], 2, True, [block.offset])
     whole = target.evaluate(x, torch.arange(12))
-    monkeypatch.setattr(row_bound_nonconjugate, "_CACHED", 15)
+    monkeypatch.setattr(entry_terms, "_CACHED", 15)
     for part, wanted in zip(target.evaluate(x, torch.arange(12)), whole, strict=True):
         torch.testing.assert_close(part, wanted)
 

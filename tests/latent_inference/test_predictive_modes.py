@@ -7,6 +7,11 @@ import torch
 
 from bochner.features.fourier import fourier_features
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
+from bochner.latent_inference.entry_terms import (
+    GaussianEntries,
+    LaplaceEntries,
+    QuadraticEntries,
+)
 from bochner.latent_inference.infer import place
 from bochner.latent_inference.modes import climb
 from bochner.latent_inference.predictive_modes import (
@@ -15,11 +20,6 @@ from bochner.latent_inference.predictive_modes import (
     combinations,
     joined,
     predictive_target,
-)
-from bochner.latent_inference.row_bound_nonconjugate import (
-    GaussianEntries,
-    LaplaceEntries,
-    QuadraticEntries,
 )
 from bochner.likelihoods.binomial import Binomial
 from bochner.likelihoods.gaussian import Gaussian

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from bochner.training.adam import Adam
+from bochner.training.trainer import Adam
 
 
 class _Module(nn.Module):

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from bochner import progress
-from bochner.progress import expect, overall, say
-from bochner.training.trainer import State, progress_bar
+from bochner.progress import expect, overall, progress_bar, say
+from bochner.training.trainer import State
 
 
 def drawn(shown=True, **kind):

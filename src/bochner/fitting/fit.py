@@ -16,9 +16,9 @@ from bochner.fitting.data import EveryRow, FitData, RowSelection, TrainingData
 from bochner.fitting.multistart import Race
 from bochner.fitting.plan import Fit, Plan, Stopped, condition, n_latent_draws
 from bochner.models.lvm import LatentVariableModel
-from bochner.progress import expect, overall, say
+from bochner.progress import expect, overall, progress_bar, say
 from bochner.training.checkpoint import AnyCheckpoint, Checkpoint, Earlier, SharedCheckpoint
-from bochner.training.trainer import NoCheckpoint, State, Trainer, progress_bar
+from bochner.training.trainer import NoCheckpoint, State, Trainer
 
 
 def fit(data: FitData, plan: Plan) -> Fit:

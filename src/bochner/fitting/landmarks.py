@@ -23,10 +23,10 @@ from bochner.models.lvm import Covariates, GaussianLatents, LatentVariableModel
 from bochner.objectives.elbo import Evaluation, elbo_at
 from bochner.objectives.subset_sites import Anchors, anchored_elbo
 from bochner.processes import ALONE, Processes
-from bochner.progress import say
+from bochner.progress import progress_bar, say
 from bochner.regression.observations import Block, Data
 from bochner.training.row_adam import RowAdam
-from bochner.training.trainer import State, Trainer, progress_bar
+from bochner.training.trainer import State, Trainer
 from bochner.weight_posterior.posterior import ViewPosterior
 
 # Passes over all rows after training on landmarks, each a step of kernels and noise.

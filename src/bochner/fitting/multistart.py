@@ -37,9 +37,9 @@ from bochner.memory import Scratch
 from bochner.models.lvm import LatentVariableModel, Layout
 from bochner.models.sites import SiteUpdate
 from bochner.objectives.elbo import Draws, Evaluation, elbo
-from bochner.progress import expect
+from bochner.progress import expect, progress_bar
 from bochner.training.checkpoint import AnyCheckpoint, Header, restore
-from bochner.training.trainer import Trainer, progress_bar
+from bochner.training.trainer import Trainer
 
 # Dimensions that a fold begins with beyond D, at the most.
 _EXTRA = 3

@@ -25,8 +25,7 @@ from bochner.regression.batched_evidence import (
     batched_evidence_value,
 )
 from bochner.regression.observations import CompleteBlock, Data, complete_blocks
-from bochner.training.adam import Moments
-from bochner.training.trainer import OnStep, State, Trainer
+from bochner.training.trainer import Moments, OnStep, State, Trainer
 
 
 def stackable(

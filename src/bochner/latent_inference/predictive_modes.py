@@ -18,10 +18,10 @@ from torch import Tensor
 
 from bochner import random
 from bochner.features.fourier import columns_beside
+from bochner.latent_inference.entry_terms import EntrywiseTerm, entries_of
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets
 from bochner.latent_inference.modes import MAX_STEPS, Placement, climb
 from bochner.latent_inference.row_bound import Target, rows_at_once
-from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm, entries_of
 from bochner.likelihoods.gaussian import Gaussian
 from bochner.likelihoods.likelihood import Likelihood, of_each_row, offsets_of, shifted
 from bochner.likelihoods.poisson import Poisson
@@ -393,11 +393,11 @@ def predictive_target(
     return Target(terms, n_components, (1.0,) * len(terms), beside)
 
 
-def _term(view: ViewPosterior, y: Tensor, offset: Tensor | None) -> NonConjugateTerm:
+def _term(view: ViewPosterior, y: Tensor, offset: Tensor | None) -> EntrywiseTerm:
     draw = view.draws[0]
     total = shifted(view.with_intercept(torch.zeros_like(y)), offset)
     covariance, group_of = draw.covariances(view.noise_variance, view.group_of)
-    return NonConjugateTerm(
+    return EntrywiseTerm(
         draw.frequencies,
         entries_of(view.predictive),
         torch.nan_to_num(y),

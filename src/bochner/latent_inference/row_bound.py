@@ -29,7 +29,7 @@ from torch import Tensor
 
 from bochner.features.fourier import columns_beside, evaluate, jet, with_covariates
 from bochner.kernels.base import Frequencies
-from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm
+from bochner.latent_inference.entry_terms import EntrywiseTerm
 from bochner.likelihoods.likelihood import shifted
 from bochner.linalg import newton_step
 from bochner.weight_posterior.posterior import (
@@ -295,7 +295,7 @@ class Target:
 
     settles_climbs: ClassVar[bool] = False
 
-    terms: tuple[tuple[Term | NonConjugateTerm, ...], ...]
+    terms: tuple[tuple[Term | EntrywiseTerm, ...], ...]
     n_components: int
     weights: tuple[float, ...]
     covariates: Tensor
@@ -353,7 +353,7 @@ class Target:
         """Return whose values single precision does not hold to a nat, (n,)."""
         error = torch.zeros(len(self.covariates), dtype=torch.float64)
         for term, share in self._shares():
-            if isinstance(term, NonConjugateTerm):
+            if isinstance(term, EntrywiseTerm):
                 error += share * torch.finfo(torch.float32).eps * term.largest_values()
         return error > 1.0
 
@@ -388,7 +388,7 @@ class Target:
     def _prior(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return -0.5 * (x.square().sum(1) + self.n_components * math.log(2.0 * math.pi)), -x
 
-    def _shares(self) -> Iterator[tuple[Term | NonConjugateTerm, float]]:
+    def _shares(self) -> Iterator[tuple[Term | EntrywiseTerm, float]]:
         """Yield all terms with what they count for: a view's weight, divided among its draws."""
         for draws, weight in zip(self.terms, self.weights, strict=True):
             yield from ((term, weight / len(draws)) for term in draws)
@@ -417,7 +417,7 @@ def target_for(
         Logarithms of the rows' size factors by view.
     covariates : Tensor of shape (n, L), optional
     """
-    terms: list[tuple[Term | NonConjugateTerm, ...]] = []
+    terms: list[tuple[Term | EntrywiseTerm, ...]] = []
     weights: list[float] = []
     for view, y, offset in zip(views, rows, offsets or [None] * len(views), strict=True):
         if bool(y.isnan().all()):
@@ -431,7 +431,7 @@ def target_for(
 @functools.singledispatch
 def _terms(
     view: ViewPosterior, y: Tensor, offset: Tensor | None, dim: int, shared: bool
-) -> tuple[Term | NonConjugateTerm, ...]:
+) -> tuple[Term | EntrywiseTerm, ...]:
     """Return what a view adds to the target, a term for every draw."""
     raise NotImplementedError(type(view))
 
@@ -443,12 +443,12 @@ def _(
     offset: Tensor | None,
     dim: int,  # noqa: ARG001 - entries are treated one by one
     shared: bool,  # noqa: ARG001
-) -> tuple[NonConjugateTerm, ...]:
+) -> tuple[EntrywiseTerm, ...]:
     observed = (~y.isnan()).to(y.dtype)
     total = shifted(view.intercept.expand_as(observed), offset)
     entries = (view.bound, torch.nan_to_num(y), observed, total)
     return tuple(
-        NonConjugateTerm(d.frequencies, *entries, d.mean, d.covariance, view.group_of)
+        EntrywiseTerm(d.frequencies, *entries, d.mean, d.covariance, view.group_of)
         for d in view.draws
     )
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from bochner.features.fourier import with_covariates
+from bochner.latent_inference.entry_terms import EntrywiseTerm, ScoringTerm
 from bochner.latent_inference.grid import OnGrid, grid_points, resolved
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets
 from bochner.latent_inference.modes import Placement, alike, best_apart
@@ -32,7 +33,6 @@ from bochner.latent_inference.predictive_modes import (
     table,
 )
 from bochner.latent_inference.row_bound import Target
-from bochner.latent_inference.row_bound_nonconjugate import NonConjugateTerm, ScoringTerm
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.memory import chunks
@@ -493,6 +493,6 @@ def _coarse(target: Target) -> Target:
 
 
 def _scoring(term: object) -> ScoringTerm:
-    if not isinstance(term, NonConjugateTerm):
+    if not isinstance(term, EntrywiseTerm):
         raise TypeError("predictive targets are made of such terms alone")
     return term.coarse()

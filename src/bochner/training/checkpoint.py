@@ -27,8 +27,7 @@ from bochner.io import files
 from bochner.io.outputs import exists
 from bochner.io.schema import Tensors, parse, whole
 from bochner.processes import Processes
-from bochner.training.adam import Moments
-from bochner.training.trainer import Module, NoCheckpoint, State, Trainer
+from bochner.training.trainer import Module, Moments, NoCheckpoint, State, Trainer
 
 # Grows when what files hold changes.
 SCHEMA = 1

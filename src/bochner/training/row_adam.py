@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from bochner.memory import chunks
 from bochner.models.lvm import GaussianLatents
 from bochner.random import RowNoise
-from bochner.training.adam import EPS, FIRST, SECOND, Adam, Moments
 from bochner.training.row_store import RowStore
+from bochner.training.trainer import EPS, FIRST, SECOND, Adam, Moments
 
 # Rows that are moved at once.
 _PART = 2**16

@@ -1,5 +1,5 @@
-"""What the observed entries of a non-Gaussian view ask of a row's latent: the row's own part of the
-bound.
+"""What observed entries ask of a row's latent one by one: of a non-conjugate view the row's own
+part of the bound, of any view its predictive density.
 
 sum_m bound of E log p(y_m | psi_m), psi_m ~ N(total_m + m_m^T phi(x), phi(x)^T S_m phi(x)), with
 gradient and Hessian; or, entry by entry, the log predictive density log E p(y_m | psi_m).
@@ -151,7 +151,7 @@ def _(likelihood: Gaussian) -> EntryTerms:
 
 
 @dataclass(frozen=True)
-class NonConjugateTerm:
+class EntrywiseTerm:
     """One view under one draw of its spectrum.
 
     Attributes
@@ -175,7 +175,7 @@ class NonConjugateTerm:
     covariance: Tensor
     group_of: Tensor
 
-    def to(self, dtype: torch.dtype) -> NonConjugateTerm:
+    def to(self, dtype: torch.dtype) -> EntrywiseTerm:
         """Return the same term in another precision."""
         return replace(
             self,
@@ -286,7 +286,7 @@ def _pushed(jacobian: Tensor, matrix: Tensor) -> Tensor:
     return (jacobian.flatten(0, 1) @ matrix).view(*jacobian.shape[:2], -1)
 
 
-class ScoringTerm(NonConjugateTerm):
+class ScoringTerm(EntrywiseTerm):
     """One view with the curvature of its variances left out.
 
     Under the model the weight of that curvature, the slope in the variance, is 0 in the mean: what
