@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from itertools import pairwise
 
@@ -9,12 +10,13 @@ import numpy as np
 import pytest
 
 import bochner as bo
-from bochner import memory
 from bochner.cli import apply
 from bochner.data import row_sources
+from bochner.estimators.methods import rows
 from bochner.estimators.methods.placing import PlacingMixin
 from bochner.fitting import placed_rows, row_selection
 from bochner.io import on_disk
+from bochner.memory import chunks
 from helpers.cli import refused, replied, run
 
 SETTINGS = [
@@ -226,7 +228,7 @@ def test_new_rows_are_read_once_to_be_checked_and_once_to_be_placed(X, tmp_path,
 
     monkeypatch.setattr(row_sources.ArraySource, "read", counted)
     monkeypatch.setattr(apply, "PLACED_ROWS", 100)
-    monkeypatch.setattr(row_sources, "_NUMBERS", 300)
+    monkeypatch.setattr(row_sources.RowSource, "block_rows", 50)
     out = tmp_path / "z.npy"
     words = ("transform", tmp_path / "run" / "model.bochner", table, "--out", out)
     done = run(*words)
@@ -259,10 +261,11 @@ def test_a_run_that_is_cut_while_rows_are_placed_at_last_places_the_others(
 ):
     """Rows are written as they are placed, and what was found before is not found again."""
     table = npy(X, tmp_path)
-    monkeypatch.setattr(memory, "_ROWS", 60)
+    monkeypatch.setattr(rows, "passes", lambda shape: chunks(shape[0], 60))
     assert run("fit", table, *SETTINGS, "--out", tmp_path / "whole").exit_code == 0
     words = ("fit", table, *SETTINGS, "--out", tmp_path / "run")
-    monkeypatch.setattr(placed_rows, "_SECONDS", 0.0)
+    at_once = functools.partial(placed_rows.PlacedRows, seconds=0.0)
+    monkeypatch.setattr(placed_rows, "PlacedRows", at_once)
     plain, parts = PlacingMixin._std, []
 
     def cut(self, *given):

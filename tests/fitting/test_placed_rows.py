@@ -6,15 +6,9 @@ import pytest
 import torch
 
 from bochner.errors import ModelFileError
-from bochner.fitting import placed_rows
 from bochner.fitting.placed_rows import PlacedRows
 from bochner.training.checkpoint import discard, shards
 from bochner.training.row_shards import RowShards
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch):
-    monkeypatch.setattr(placed_rows, "_SECONDS", 0.0)
 
 
 def written(path, digest="a"):
@@ -22,7 +16,7 @@ def written(path, digest="a"):
     places = torch.arange(20.0).reshape(10, 2)
     for start, stop in ((0, 6), (6, 10)):
         local = torch.arange(1, stop - start)
-        kept = PlacedRows(RowShards(path, "placed", digest, start))
+        kept = PlacedRows(RowShards(path, "placed", digest, start), seconds=0.0)
         for rows in torch.split(local, 2):
             kept.add(rows, places[rows + start], -places[rows + start])
         kept.finish()

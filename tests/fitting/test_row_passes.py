@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 
 import bochner as bo
 from bochner.errors import ModelFileError, NumericalWarning, StorageError, StorageWarning
-from bochner.fitting import landmarks, row_passes, row_selection
+from bochner.fitting import landmarks, row_selection
+from bochner.fitting.row_passes import KeptPasses, Pace
 from bochner.io import files
 from bochner.training.checkpoint import passes_file, shards
 
@@ -33,9 +35,8 @@ class CutShortError(Exception):
 @pytest.fixture(autouse=True)
 def at_every_step(monkeypatch):
     """Keep every step, in several files."""
-    monkeypatch.setattr(row_passes, "_SECONDS", 0.0)
-    monkeypatch.setattr(row_passes, "_WRITES", 0.0)
-    monkeypatch.setattr(row_passes, "_ROWS", 130)
+    kept = functools.partial(KeptPasses, pace=Pace(0.0, 0.0, 130))
+    monkeypatch.setattr(row_selection, "KeptPasses", kept)
 
 
 def fitted(path=None, **settings):

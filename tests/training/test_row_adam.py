@@ -1,6 +1,7 @@
 """Joint steps row part by row part are those of a trainer that holds everything."""
 
 import copy
+import functools
 import math
 from dataclasses import replace
 
@@ -62,7 +63,8 @@ def _held(model: LatentVariableModel, data: tuple, plan: Plan) -> None:
 
 @pytest.fixture(params=["memory", "files"])
 def parts(request, monkeypatch):
-    monkeypatch.setattr(row_adam, "_PART", 70)
+    some = functools.partial(row_adam.RowAdam, part_rows=70)
+    monkeypatch.setattr(landmarks, "RowAdam", some)
     if request.param == "files":
         plain = row_store.RowStore
 
@@ -105,7 +107,7 @@ def test_a_step_that_is_not_finite_is_undone(monkeypatch):
 def test_kept_latents_come_back():
     model, _, _ = _model()
     before = copy.deepcopy(model.latents.state_dict())
-    kept = row_adam.KeptLatents(model.latents)
+    kept = row_adam.KeptLatents(model.latents, 70)
     with torch.no_grad():
         model.latents.mean += 1.0
         model.latents.log_std -= 1.0

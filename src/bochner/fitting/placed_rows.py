@@ -17,9 +17,6 @@ from bochner.errors import StorageError, StorageWarning, warn_user
 from bochner.training.checkpoint import LastingPath
 from bochner.training.row_shards import RowShards
 
-# Seconds between two files at the least.
-_SECONDS = 20.0
-
 
 class Places(Protocol):
     """What becomes of rows as they are placed."""
@@ -55,9 +52,12 @@ class PlacedRows:
     ----------
     shards : RowShards
         Of the model under which rows are placed, and of the data.
+    seconds : float
+        Between two files at the least: what a run that is cut loses.
     """
 
-    def __init__(self, shards: RowShards) -> None:
+    def __init__(self, shards: RowShards, seconds: float = 20.0) -> None:
+        self._seconds = seconds
         self._shards = shards
         self._waiting: list[tuple[Tensor, Tensor, Tensor]] = []
         self._last = time.monotonic()
@@ -81,7 +81,7 @@ class PlacedRows:
     def add(self, rows: Tensor, mean: Tensor, spread: Tensor) -> None:
         """Keep places, and write them when enough time has passed."""
         self._waiting.append((rows, mean, spread))
-        if time.monotonic() - self._last >= _SECONDS:
+        if time.monotonic() - self._last >= self._seconds:
             self.finish()
 
     def finish(self) -> None:

@@ -28,11 +28,6 @@ from bochner.training.trainer import State, Trainer
 # Grows when what files hold changes.
 SCHEMA = 1
 _KIND = "passes over all rows"
-# Seconds between two writes at the least, and in writes: they are to cost little beside the steps.
-_SECONDS, _WRITES = 20.0, 10.0
-# Rows of a file of the joint steps.
-_ROWS = 2**18
-
 # A mean over draws and its standard error.
 Numbers = tuple[float, float]
 
@@ -96,6 +91,33 @@ class _Header:
     good: State | None
 
 
+@dataclass(frozen=True)
+class Pace:
+    """How often the joint steps are written: files are to cost little beside the steps, and a run
+    that is cut loses half a minute.
+
+    Attributes
+    ----------
+    seconds : float
+        Between two writes at the least.
+    writes : float
+        The same in the time of a write.
+    rows : int
+        Of a file: some ten megabytes.
+    """
+
+    seconds: float = 20.0
+    writes: float = 10.0
+    rows: int = 2**18
+
+    def is_due(self, waited: float, took: float) -> bool:
+        """Return whether to write, so long after a write that took so long."""
+        return waited >= max(self.seconds, self.writes * took)
+
+
+PACE = Pace()
+
+
 class KeptPasses:
     """Passes of which files beside a checkpoint say how far they are.
 
@@ -110,13 +132,20 @@ class KeptPasses:
     n_rows : int
         Of this process.
     processes : Processes
+    pace : Pace
     """
 
     def __init__(
-        self, checkpoint: Path, fingerprint: str, n_rows: int, processes: Processes
+        self,
+        checkpoint: Path,
+        fingerprint: str,
+        n_rows: int,
+        processes: Processes,
+        pace: Pace = PACE,
     ) -> None:
         self._checkpoint, self._fingerprint = checkpoint, fingerprint
         self._n_rows, self._processes = n_rows, processes
+        self._pace = pace
         self._tensors: dict[str, Tensor] = {}
         self._found: dict[str, list[float]] = {}
         self._state: State | None = None
@@ -162,8 +191,7 @@ class KeptPasses:
         """Keep where they stand, now and then and at their end."""
         ended = trainer.state.step >= trainer.options.max_iter
         self._whole = False
-        waited = time.monotonic() - self._last
-        due = waited >= max(_SECONDS, _WRITES * self._took)
+        due = self._pace.is_due(time.monotonic() - self._last, self._took)
         if not self._processes.first(ended or due):
             return
         began = time.monotonic()
@@ -206,7 +234,7 @@ class KeptPasses:
 
     def _write_rows(self, step: int, rows: RowAdam | KeptRows) -> None:
         shards = self._shards(step)
-        for part in chunks(rows.n_rows, _ROWS):
+        for part in chunks(rows.n_rows, self._pace.rows):
             shards.write(part, {"values": rows.read(part)})
 
     def _put(

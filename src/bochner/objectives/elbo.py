@@ -22,7 +22,7 @@ from bochner.models.sites import Sites, SiteUpdate
 from bochner.processes import ALONE, Processes
 from bochner.random import RowNoise
 from bochner.regression.batched_evidence import MOST_NUMBERS, evidence_of_views
-from bochner.regression.evidence import CHUNK_ROWS, view_evidence
+from bochner.regression.evidence import CHUNK_ROWS, SUMS, view_evidence
 from bochner.regression.incomplete import N_DETERMINANTS, Sample
 from bochner.regression.nonconjugate import nonconjugate_evidence
 from bochner.regression.observations import (
@@ -205,12 +205,15 @@ class Evaluation:
         likelihoods one more.
     scratch : Scratch, optional
         Memory for the features of Gaussian views, which the next evaluation may use again.
+    sums : int
+        Numbers of the sums of several draws that are held, at the most.
     """
 
     chunk_rows: int = CHUNK_ROWS
     processes: Processes = ALONE
     n_sweeps: int = 1
     scratch: Scratch | None = None
+    sums: int = SUMS
 
 
 PLAIN = Evaluation()

@@ -112,6 +112,7 @@ def _terms(
                 dtype=latents.mean.dtype,
                 chunk_rows=how.chunk_rows,
                 processes=how.processes,
+                sums=how.sums,
             )
             for part, value in zip(parts, values, strict=True):
                 part.append(value)

@@ -23,8 +23,8 @@ from bochner.regression.observations import CompleteBlock, Rows
 # Rows whose features and phases stay in a core's cache: computing features again for the second
 # pass is then cheaper than fetching them from memory.
 CHUNK_ROWS = 2048
-# Numbers of the sums of several draws.
-_SUMS = 2**24
+# Numbers of the sums of several draws, at the most: 128 MB.
+SUMS = 2**24
 
 
 def gram_diagonal(f: Frequencies, n_rows: int) -> float:
@@ -227,6 +227,7 @@ def evidence_of_draws(
     dtype: torch.dtype,
     chunk_rows: int = CHUNK_ROWS,
     processes: Processes = ALONE,
+    sums: int = SUMS,
 ) -> list[Tensor]:
     """Return what ``view_evidence`` does of a block at each of several draws, without gradients, to
     the same bits: rows are read once for all of them.
@@ -243,6 +244,8 @@ def evidence_of_draws(
         Of the latents and so of the products.
     chunk_rows, processes
         As in ``view_evidence``.
+    sums : int
+        Numbers of the sums that are held, at the most.
 
     Returns
     -------
@@ -275,13 +278,13 @@ def evidence_of_draws(
         return summed(range(draw, draw + 1), [torch.float64])[0]
 
     k, width = points[0].n_features, block.Y.shape[1]
-    at_once = max(1, _SUMS // (k * (k + width)))
+    at_once = max(1, sums // (k * (k + width)))
     out = []
     for some in chunks(len(points), at_once):
         draws = range(some.start, some.stop)
         of_draws = summed(draws, [products(draw) for draw in draws])
-        for draw, sums in zip(draws, of_draws, strict=True):
-            out.append(noise.value(sums, functools.partial(exact, draw)))
+        for draw, of_draw in zip(draws, of_draws, strict=True):
+            out.append(noise.value(of_draw, functools.partial(exact, draw)))
     return out
 
 

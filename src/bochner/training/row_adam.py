@@ -16,8 +16,8 @@ from bochner.random import RowNoise
 from bochner.training.row_store import RowStore
 from bochner.training.trainer import EPS, FIRST, SECOND, Adam, Moments
 
-# Rows that are moved at once.
-_PART = 2**16
+# Rows that are moved at once: some arrays of a few megabytes.
+PART_ROWS = 2**16
 
 
 class KeptLatents:
@@ -26,19 +26,22 @@ class KeptLatents:
     Parameters
     ----------
     latents : GaussianLatents
+    part_rows : int
+        Rows that are copied at once.
     """
 
-    def __init__(self, latents: GaussianLatents) -> None:
+    def __init__(self, latents: GaussianLatents, part_rows: int = PART_ROWS) -> None:
+        self._part_rows = part_rows
         n_rows, dim = latents.mean.shape
         self._store = RowStore(n_rows, 2 * dim, latents.mean.dtype)
-        for part in chunks(n_rows, _PART):
+        for part in chunks(n_rows, part_rows):
             values = latents.mean[part], latents.log_std[part]
             self._store.write(part, torch.cat(values, dim=1))
 
     @torch.no_grad()
     def restore(self, latents: GaussianLatents) -> None:
         """Put them back."""
-        for part in chunks(len(latents.mean), _PART):
+        for part in chunks(len(latents.mean), self._part_rows):
             mean, log_std = self._store.read(part).chunk(2, dim=1)
             latents.mean[part] = mean.to(latents.mean)
             latents.log_std[part] = log_std.to(latents.mean)
@@ -60,7 +63,7 @@ class KeptRows:
     def __init__(self, optimiser: RowAdam) -> None:
         self.count, self.n_rows = optimiser.count, optimiser.n_rows
         self._store = RowStore(optimiser.n_rows, optimiser.width, optimiser.dtype)
-        for part in chunks(optimiser.n_rows, _PART):
+        for part in chunks(optimiser.n_rows, optimiser.part_rows):
             self._store.write(part, optimiser.read(part))
 
     def read(self, part: slice) -> Tensor:
@@ -79,6 +82,8 @@ class RowAdam(Adam):
     learning_rate : float
     n_entries : int
         What the objective, in nats, is divided by.
+    part_rows : int
+        Rows that are moved at once.
 
     Attributes
     ----------
@@ -94,8 +99,10 @@ class RowAdam(Adam):
         latents: GaussianLatents,
         learning_rate: float,
         n_entries: int,
+        part_rows: int = PART_ROWS,
     ) -> None:
         super().__init__(module, learning_rate)
+        self.part_rows = part_rows
         self.x = latents.mean.new_empty(0)
         self._noise: RowNoise | None = None
         self._latents, self._n_entries, self.count = latents, n_entries, 0
@@ -157,7 +164,7 @@ class RowAdam(Adam):
                 parameter.grad.mul_(-1.0 / self._n_entries)
         super().step()
         self.count += 1
-        for part in chunks(len(self._latents.mean), _PART):
+        for part in chunks(len(self._latents.mean), self.part_rows):
             self._move(part)
         self.zero_grad()
 
@@ -204,5 +211,5 @@ class RowAdam(Adam):
         """Come back to a state."""
         kept: KeptRows = state["rows"]
         self.load_moments(state["state"], kept.count)
-        for part in chunks(self.n_rows, _PART):
+        for part in chunks(self.n_rows, self.part_rows):
             self.write(part, kept.read(part))
