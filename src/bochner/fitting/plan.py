@@ -61,13 +61,17 @@ LOCAL_EVALUATION_DRAWS = 8
 _FEW_FREQUENCIES = 4
 # Of the variance of a mean over its standard error, by the squared skewness over the number.
 _OF_SKEWNESS = 1.75
+# A variance of draws that are equal: it divides zero.
 _TINY = 1e-200
+# Bounds what a step of wide non-conjugate views costs: of their columns some are drawn.
 COLUMN_BUDGET = 3e7
 # Times that the sites of a view follow each draw of latents and spectra, where a step takes all of
 # its columns: with one, tables of some thousand entries ended up to a twentieth of their bound
 # lower.
 SWEEPS = 2
+# Spectra under which weights are conditioned: placing a row, and files, cost as many times as much.
 POSTERIOR_DRAWS = 2
+# Draws of X over which statistics are averaged: their noise falls as that of as many rows more.
 LATENT_DRAWS = 4
 # Beyond so many rows the noise of one draw of the latents averages out over rows.
 MANY_ROWS = 10_000
@@ -139,9 +143,7 @@ class Plan:
         budget: float | None = None,
     ) -> Draws:
         """Return the base noise of one evaluation of the bound, keyed by purpose and step."""
-        spec = self.spec
-        key = (spec.n_frequencies, spec.sampling, self.seed, purpose, step, budget)
-        return draw(model, *key, self.processes.start)
+        return self._drawn(model, purpose, step, budget, latents=True)
 
     def spectra(
         self,
@@ -151,9 +153,19 @@ class Plan:
         budget: float | None = None,
     ) -> Draws:
         """Return the base noise of one evaluation of the bound without that of the latents."""
+        return self._drawn(model, purpose, step, budget, latents=False)
+
+    def _drawn(
+        self,
+        model: LatentVariableModel,
+        purpose: str,
+        step: int,
+        budget: float | None,
+        latents: bool,
+    ) -> Draws:
         spec = self.spec
         key = (spec.n_frequencies, spec.sampling, self.seed, purpose, step, budget)
-        return draw(model, *key, self.processes.start, False)
+        return draw(model, *key, self.processes.start, latents)
 
     def row_noise(self, model: LatentVariableModel, purpose: str, step: int) -> RowNoise:
         """Return the latents' base noise of one evaluation, to be made row part by row part."""

@@ -23,6 +23,7 @@ from bochner import random
 from bochner.models.lvm import Layout, kl_standard_normal
 from bochner.regression.batched_evidence import batched_evidence, batched_evidence_value
 from bochner.regression.observations import Data, complete_blocks
+from bochner.training.trainer import EPS, FIRST, SECOND
 
 # Few in training: what they leave to chance from step to step shakes layouts out of poor optima.
 _FREQUENCIES = 16
@@ -37,11 +38,8 @@ _ROUNDING = 1e-6
 # Share of the noise variance that rounding of products may have: the chance of the frequencies is
 # larger by far, and bounds of 10,000 to 1,000,000 nats move by 0.3 at most.
 _COARSE = 1e-2
-# Adam.
+# Adam, as the trainer has it, at half of its rate: there are some hundred steps.
 _LEARNING_RATE = 0.1
-_FIRST = 0.9
-_SECOND = 0.99
-_EPS = 1e-12
 _WARM_UP = 20
 # Share of the steps over which the learning rate falls to zero.
 _DECAY = 0.25
@@ -273,10 +271,10 @@ class _Adam:
 
     def step(self, gradient: Tensor, rate: float) -> None:
         self.count += 1
-        self.first.lerp_(gradient, 1.0 - _FIRST)
-        self.second.mul_(_SECOND).addcmul_(gradient, gradient, value=1.0 - _SECOND)
-        scale = (self.second / (1.0 - _SECOND**self.count)).sqrt_().add_(_EPS)
-        self.values.addcdiv_(self.first, scale, value=rate / (1.0 - _FIRST**self.count))
+        self.first.lerp_(gradient, 1.0 - FIRST)
+        self.second.mul_(SECOND).addcmul_(gradient, gradient, value=1.0 - SECOND)
+        scale = (self.second / (1.0 - SECOND**self.count)).sqrt_().add_(EPS)
+        self.values.addcdiv_(self.first, scale, value=rate / (1.0 - FIRST**self.count))
 
 
 def _share(step: int, n_steps: int) -> float:

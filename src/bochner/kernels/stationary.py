@@ -19,6 +19,7 @@ from bochner.kernels.base import (
     positive,
 )
 
+# Those whose closed form has no Bessel function.
 _MATERN_ORDERS = (0.5, 1.5, 2.5)
 
 

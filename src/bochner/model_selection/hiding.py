@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from bochner.data.arrays import BoolArray, FloatArray
 from bochner.errors import InputError, message
 
+# Of so few columns four patterns would hide next to nothing: every row has its own.
 _FEW_COLUMNS = 16
 
 
@@ -79,7 +80,6 @@ def _entries(
     n_patterns: int | None,
 ) -> BoolArray:
     n, m = observed.shape
-    # patterns of a few columns are few anyway, and four of them would hide next to nothing
     n_patterns = n_patterns if n_patterns and m > _FEW_COLUMNS else n
     drawn = source.random((n_patterns, m))[np.arange(n) % n_patterns]
     hidden = observed & (drawn < fraction)

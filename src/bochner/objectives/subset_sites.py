@@ -28,6 +28,7 @@ from bochner.regression.conjugate_gradients import Weights, weights_from
 from bochner.regression.observations import Block, Data, EncodedBlock, encoded_block
 from bochner.regression.site_passes import SitePasses
 
+# How exact means are solved for: the next pass moves them by more than this leaves.
 _TOLERANCE = 1e-3
 
 

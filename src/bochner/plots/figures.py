@@ -12,6 +12,7 @@ from bochner.io.outputs import replacing
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# Of what a notebook shows: as many as matplotlib has by default.
 _SCREEN_DPI = 100
 INK = "#303030"
 # Petroff's ten colours, chosen by survey and simulation to be told apart with every kind of colour

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _MARKERS = "os^Dv"
 _FAINT = "#b0b0b0"
 _MOST_CLASSES = len(COLOURS) * len(_MARKERS)
+# Empty pixels between two images of a strip.
 _PIXEL_GAP = 1
 # Rows of a map; a picture has fewer points than more would need.
 _DRAWN = 100_000

@@ -19,7 +19,9 @@ from bochner.prediction.entry_statistics import (
 
 Array = NDArray[np.float64]
 
+# Intervals that are checked: the middle, what most report, and the tails.
 LEVELS = (0.5, 0.8, 0.95)
+# Bins of the histogram of PIT values: the outer two are what 90 % intervals leave out.
 N_BINS = 20
 
 # A share further off than this, beyond two standard errors where rows are many, is reported.

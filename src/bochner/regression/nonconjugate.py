@@ -29,7 +29,9 @@ from bochner.regression.evidence import CHUNK_ROWS
 from bochner.regression.observations import EncodedBlock, Rows
 from bochner.regression.site_entries import Entries, Pass, RowSample, entry_pass
 
+# Relative error of means: the next step moves them by more than this leaves.
 _TOLERANCE = 1e-3
+# Newton on an intercept, which may be far from a count: no further at once than e times its mean.
 _LARGEST_INTERCEPT_STEP = 1.0
 
 

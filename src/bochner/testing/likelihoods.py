@@ -27,6 +27,7 @@ USUAL_VALUES: dict[str, tuple[Tensor, tuple[float, ...]]] = {
     "binary": (torch.arange(0, 2, dtype=torch.float64), (0.0, 1.0)),
     "counts": (torch.arange(0, 1500, dtype=torch.float64), (0.0, 1.0, 30.0)),
 }
+# Draws: five standard errors of a share are then 0.0125 at the most.
 _N_DRAWS = 40_000
 # Pairs of candidate latents that products must rank as the bound does.
 _RANKED = 0.9

@@ -26,8 +26,11 @@ Moments = dict[int, dict[str, Tensor]]
 # learning rate.
 FIRST, SECOND, EPS = 0.9, 0.99, 1e-12
 
+# Steps until the learning rate is whole: Adam's second moments know little before.
 _WARM_UP = 20
+# Steps between two states to come back to: an undone step loses so many, and others copy a state.
 _SNAPSHOT_EVERY = 10
+# After so many the learning rate is a 256th of itself: what fails then is not its length.
 _MAX_ROLL_BACKS = 8
 # A fall of the bound between two snapshots that is undone: so many nats an entry, and standard
 # deviations of the window before. One row far above the others brings it about.

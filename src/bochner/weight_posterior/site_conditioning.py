@@ -23,6 +23,7 @@ from bochner.regression.observations import EncodedBlock
 from bochner.regression.site_entries import Entries, entry_pass
 from bochner.regression.site_passes import SitePasses
 
+# Of sites under a new draw of spectra, which move ever less.
 _SWEEPS = 5
 # Sites that were laid at a posterior of many rows are near their place.
 _FEWER_SWEEPS = 2
