@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 import bochner as bo
 from bochner._typing import Sampling
 from bochner.data.views import Views
-from bochner.estimators import training_data
+from bochner.estimators import tensors
 from bochner.estimators.settings import plans
 from bochner.fitting.data import TrainingData
 from bochner.fitting.plan import Plan, evaluate, model_from
@@ -126,9 +126,7 @@ def problem(
     plan = plans.make(
         estimator, data, seed, {view: estimator._kernel_for(view) for view in data.names}
     )
-    training = TrainingData(
-        training_data.fit_data(data, plan, {}, Covariates.none(len(X))), plan
-    )
+    training = TrainingData(tensors.fit_data(data, plan, {}, Covariates.none(len(X))), plan)
     latents = start("pca" if name == "bridges" else "tsne", training.filled, 2, seed)
     return training.blocks, plan, latents, truth
 

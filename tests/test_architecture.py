@@ -84,7 +84,7 @@ FLOORS: dict[str, str] = {
         estimators.settings.likelihoods estimators.settings.constraints
         estimators.settings.parameters estimators.settings.view_options estimators.settings.plans
         estimators.settings estimators.tables estimators.methods.rows estimators.surrogates
-        estimators.training_data
+        estimators.tensors
         estimators.methods.placing estimators.methods.loadings estimators.methods.densities
         estimators.methods.prediction estimators.saving estimators.shards
         estimators.methods

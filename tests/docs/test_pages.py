@@ -101,7 +101,7 @@ def small(code: str) -> str:
 
 CODE = {"README": (ROOT / "README.md").read_text()} | PAGES
 # A page whose blocks make claims that need their full size has a test of its own.
-TESTED_APART = {page for page in PAGES if (ROOT / "tests" / f"test_docs_{page}.py").exists()}
+TESTED_APART = {page for page in PAGES if Path(__file__).with_name(f"test_{page}.py").exists()}
 
 
 @pytest.mark.usefixtures("few_draws")
@@ -124,11 +124,13 @@ ANY_BLOCK = re.compile(r"^```py(?:thon)?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.parametrize(
-    ("page", "package"), [("from_scanpy", "scanpy"), ("from_miceforest", "miceforest")]
+    ("page", "packages"),
+    [("from_scanpy", ("scanpy", "igraph")), ("from_miceforest", ("miceforest",))],
 )
-def test_walks_run_with_the_packages_they_are_about(page, package, tmp_path, monkeypatch):
-    """Blocks marked ``py`` are left out where the package is not installed."""
-    pytest.importorskip(package)
+def test_walks_run_with_the_packages_they_are_about(page, packages, tmp_path, monkeypatch):
+    """Blocks marked ``py`` are left out where a package is not installed."""
+    for package in packages:
+        pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": page}
     with warnings.catch_warnings():

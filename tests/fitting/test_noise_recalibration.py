@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 
 import bochner as bo
 from bochner.data.views import Views
-from bochner.estimators import training_data
+from bochner.estimators import tensors
 from bochner.estimators.settings import plans
 from bochner.fitting import noise_recalibration
 from bochner.fitting.noise_recalibration import withhold
@@ -32,7 +32,7 @@ def blocks(Y):
     plan = plans.make(
         model, data, 0, {"x": model._kernel_for("x")}, {"x": bo.likelihoods.Gaussian()}
     )
-    return training_data.fit_data(data, plan, {}, Covariates.none(len(Y))).blocks
+    return tensors.fit_data(data, plan, {}, Covariates.none(len(Y))).blocks
 
 
 @pytest.fixture(scope="module")

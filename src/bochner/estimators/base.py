@@ -32,7 +32,7 @@ from bochner.errors import (
     message,
     warn_user,
 )
-from bochner.estimators import saving, shards, training_data
+from bochner.estimators import saving, shards, tensors
 from bochner.estimators.methods import rows
 from bochner.estimators.methods.placing import (
     Placed,
@@ -165,8 +165,8 @@ class AttributesMixin(PredictionMixin):
         placement = known.placement
         width = known.values.shape[1]
         self.relevance_ = diagnostics.relevance(posterior, placement.mean)
-        count = training_data.fitting(CANDIDATES, width)
-        few = training_data.subset(len(known.index), count, self.seed_)
+        count = tensors.fitting(CANDIDATES, width)
+        few = tensors.subset(len(known.index), count, self.seed_)
         shown, _, chosen = self._some_known(known, known.index[torch.from_numpy(few)])
         self.variance_explained_ = diagnostics.variance_explained(
             posterior, chosen.mean, shown, chosen.covariates
@@ -178,8 +178,8 @@ class AttributesMixin(PredictionMixin):
         self.collapse_ = diagnostics.collapse(placement.mean.numpy(), known.std, noise)
         self.dispersion_moment_: dict[str, object] = {}
         if self.dispersion_:
-            count = training_data.fitting(_MOMENT_ROWS, width)
-            few = training_data.subset(known.values.shape[0], count, self.seed_)
+            count = tensors.fitting(_MOMENT_ROWS, width)
+            few = tensors.subset(known.values.shape[0], count, self.seed_)
             shown, offsets, chosen = self._some_known(known, torch.from_numpy(few))
             moments = diagnostics.moment_dispersions(
                 posterior, chosen.inputs(chosen.mean), shown, offsets
@@ -341,7 +341,7 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         plan = plans.make(self, data, seed, kernels, chosen, beside.groups, processes)
         if processes.size > 1:
             shards.check_plan(plan)
-        fit_data = training_data.fit_data(data, plan, offsets, beside)
+        fit_data = tensors.fit_data(data, plan, offsets, beside)
         # those of an earlier fit
         self._placed = self._placer = None
         self._fit = self._infer(fit_data, plan)
@@ -363,7 +363,7 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
     ) -> Candidates:
         """Keep the rows of training from which others are placed, and how they are completed."""
         n_rows = plan.processes.total(values.shape[0])
-        kept = torch.from_numpy(training_data.subset(n_rows, CANDIDATES, self.seed_))
+        kept = torch.from_numpy(tensors.subset(n_rows, CANDIDATES, self.seed_))
         some = Candidates.of(self._fit, values, offsets, data, kept, plan)
         self._candidates = some.latents
         self._completion = {}
@@ -414,7 +414,7 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         offsets = self._size_factors.offsets(*rows)
         for view, likelihood in chosen.items():
             if isinstance(likelihood, NonConjugateLikelihood):
-                known = training_data.informative_data(
+                known = tensors.informative_data(
                     data, view, likelihood, offsets[view], processes
                 )
                 chosen[view] = likelihood.initial(*known)

@@ -20,7 +20,7 @@ from bochner.data.arrays import FloatArray
 from bochner.data.columns import dense_rows
 from bochner.data.row_sources import RowSource, changed
 from bochner.data.views import fingerprint
-from bochner.estimators import training_data
+from bochner.estimators import tensors
 from bochner.estimators.methods.rows import EmptyRows, KnownRows, Patterns, RowsMixin
 from bochner.fitting.data import Candidates
 from bochner.fitting.placed_rows import NotKept, Places
@@ -394,7 +394,7 @@ class PlacingMixin(RowsMixin):
 
     def _keep_patterns(self, values: object, known: Tensor, covariates: Tensor) -> None:
         """Keep which entries some known rows have, for when standard deviations are asked for."""
-        some = known[torch.from_numpy(training_data.subset(len(known), _PATTERNS, self.seed_))]
+        some = known[torch.from_numpy(tensors.subset(len(known), _PATTERNS, self.seed_))]
         shown = [~y.isnan() for y in self._split(dense_rows(values, some.numpy()))]
         self._patterns = Patterns(shown, covariates[some])
 
