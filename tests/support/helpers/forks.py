@@ -40,7 +40,7 @@ class Forks(ExitStack):
     def __enter__(self):
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, __file__]
+        command = [sys.executable, "-P", __file__]
         self._server = self.enter_context(
             subprocess.Popen(command, env=environment, text=True, **pipes)
         )
