@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 
@@ -14,14 +16,14 @@ from bochner.models.sites import Sites
 from bochner.objectives.elbo import Evaluation, draw, elbo
 from bochner.objectives.subset_sites import Anchors, anchored_elbo
 from bochner.regression import nonconjugate as local
-from bochner.regression import site_passes
 from bochner.regression.observations import (
     AllRows,
     CompleteBlock,
     EncodedBlock,
     IncompleteBlock,
 )
-from bochner.weight_posterior import conditioning
+from bochner.regression.site_passes import SitePasses
+from bochner.weight_posterior import conditioning, site_conditioning
 from bochner.weight_posterior.posterior import weights_posterior
 
 N, M, H = 40, 9, 6
@@ -160,8 +162,8 @@ def test_posteriors_of_many_entries_are_those_of_few(monkeypatch):
     settings = {"n_frequencies": H, "n_draws": 1, "sampling": "iid", "seed": 0}
     whole = weights_posterior(model, data, **settings, n_latent_draws=3)[0]
     monkeypatch.setattr(conditioning, "DENSE", N)
-    monkeypatch.setattr(site_passes, "_CACHED", 3)
-    monkeypatch.setattr(site_passes, "_FEWEST", 5)
+    few = functools.partial(SitePasses, part_rows=5)
+    monkeypatch.setattr(site_conditioning, "SitePasses", few)
     parts = weights_posterior(model, data, **settings, n_latent_draws=3)[0]
     one, other = parts.draws[0], whole.draws[0]
     covariance = other.covariance[whole.group_of]

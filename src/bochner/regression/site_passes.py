@@ -75,6 +75,8 @@ class SitePasses:
         Of other rows: their intercepts, and the groups of columns.
     processes : Processes
         Sums are those of all.
+    part_rows : int, optional
+        Rows of a part; by default those whose entries stay in a core's cache.
 
     Attributes
     ----------
@@ -90,6 +92,7 @@ class SitePasses:
         likelihood: NonConjugateLikelihood,
         sites: Sites,
         processes: Processes = ALONE,
+        part_rows: int | None = None,
     ) -> None:
         self._block = block
         self._likelihood = likelihood
@@ -98,6 +101,8 @@ class SitePasses:
         self._f = f.to(latents[0].dtype)
         self.columns = sites.group_of.argsort(stable=True)
         counts = torch.bincount(sites.group_of).tolist()
+        cached = min(CHUNK_ROWS, max(_FEWEST, _CACHED // len(self.columns)))
+        self._part_rows = part_rows or cached
         self._sizes = tuple(count for count in counts if count)
         self._intercept = sites.intercept[self.columns]
         self._prior = sites.log_prior(self.columns).sum()
@@ -181,9 +186,8 @@ class SitePasses:
 
     def __iter__(self) -> Iterator[_Part]:
         block = self._block
-        size = min(CHUNK_ROWS, max(_FEWEST, _CACHED // len(self.columns)))
         for x in self._latents:
-            for cut in chunks(block.n_rows, size):
+            for cut in chunks(block.n_rows, self._part_rows):
                 features = evaluate(block.rows.part(cut).take(x), self._f).features
                 y = block.Y[cut].index_select(1, self.columns)
                 mask = block.mask.rows(cut).columns(self.columns)
