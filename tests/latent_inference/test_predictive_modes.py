@@ -242,3 +242,22 @@ def test_a_step_that_is_near_is_taken_with_the_rise_it_promises():
     torch.testing.assert_close(value, torch.full((6,), 5.0, dtype=torch.float64))
     climb(Quadratic(), starts, rows, 1e-9)
     assert len(evaluations) > 2
+
+
+@pytest.mark.parametrize("steepness", [1e6, 1e9, 1e12])
+def test_a_climb_along_a_curved_ridge_arrives_at_its_top(steepness):
+    """Steps back to the crest are short; those along it must not be as short for that."""
+
+    class Ridge:
+        def evaluate(self, x, rows):
+            def value(place):
+                away = place[1] - torch.sin(3.0 * place[0])
+                return -steepness * away.square() - 0.5 * place[0].square()
+
+            parts = (value, torch.func.grad(value), torch.func.hessian(value))
+            return tuple(torch.vmap(part)(x) for part in parts)
+
+    starts = torch.tensor([[2.0, math.sin(6.0)], [-1.7, 0.3]], dtype=torch.float64)
+    ends = climb(Ridge(), starts, torch.arange(2), 1e-5, 200, on_ridge=True)
+    # in units of the standard deviation along the ridge
+    torch.testing.assert_close(ends.x, torch.zeros_like(starts), atol=1e-4, rtol=0.0)

@@ -190,7 +190,11 @@ def climb(
         best = leaders.scatter_reduce(0, rows, value, "amax")[rows[active]]
         length = step.norm(dim=1)
         close = (2.0 * gain <= near**2) & (length < radius[active])
-        short = (length <= tolerance) | close
+        short = length <= tolerance
+        if on_ridge:
+            # such a step may only lead back to the crest
+            short &= gain <= _RISEN
+        short |= close
         x[active[short]] += step[short]
         value[active[close]] += gain[close]
         going = ~short & (value[active] + 4.0 * gain + hopeless >= best)
@@ -225,14 +229,18 @@ def climb(
         gradient[kept], hessian[kept] = new_gradient[better], new_hessian[better]
         n_back[active] += ~better
         walked[active] += length
-        radius[active] = torch.where(
-            better, (3.0 * length).clamp(min=1e-3, max=2.0), 0.25 * length
-        )
+        wide = 3.0 * length
+        if on_ridge:
+            # steps back to the crest are short and say nothing of those along it
+            wide = torch.maximum(wide, radius[active])
+        radius[active] = torch.where(better, wide.clamp(min=1e-3, max=2.0), 0.25 * length)
     return Climbs(x, value, hessian, winding | (n_back > _BACK), walked)
 
 
 # Of climbs along the curved ridges that large counts leave, in double precision.
 _RIDGE_STEPS = 2000
+# Nats that a step promises at the top of a ridge, at the most.
+_RISEN = 1e-9
 # A step shorter than this ends a climb in single precision, as SETTLED does in double.
 _ROUGH = 1e-3
 # Steps from the end of a climb in single precision after which it was not near a mode.
