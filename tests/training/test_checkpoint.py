@@ -1,11 +1,21 @@
 """Checkpoints: a fit that was stopped and continued is the fit that never stopped, bit for bit."""
 
+import errno
+import os
+import pathlib
+
 import numpy as np
 import pytest
 import torch
 
 from bochner import NGMVLVM, SRFLVM, RandomFeatureLVM
-from bochner.errors import InputError, ModelFileError, NumericalWarning
+from bochner.errors import (
+    InputError,
+    ModelFileError,
+    NumericalWarning,
+    StorageError,
+    StorageWarning,
+)
 from bochner.fitting import landmarks, plan
 from bochner.fitting import multistart as race
 from bochner.io import files
@@ -350,3 +360,30 @@ def test_a_folder_that_is_not_there_is_said_before_training(tmp_path, monkeypatc
     ):
         NGMVLVM(**SETTINGS, checkpoint=path).fit(_data())
     undo()
+
+
+def _unlink_fails(monkeypatch, name):
+    """Let the disk fail where a file is removed."""
+    real = pathlib.Path.unlink
+
+    def unlink(path, missing_ok=False):
+        if path.name == name:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        real(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(pathlib.Path, "unlink", unlink)
+
+
+def test_a_checkpoint_that_cannot_be_removed_costs_no_fit(tmp_path, monkeypatch):
+    path = tmp_path / "run.ckpt"
+    _unlink_fails(monkeypatch, path.name)
+    model = NGMVLVM(**{**SETTINGS, "checkpoint": path})
+    with pytest.warns(StorageWarning, match=r"run.ckpt to be removed, got Input/output error"):
+        model.fit(_data())
+    assert len(model.elbo_history_) == 24
+
+
+def test_what_an_earlier_run_left_and_the_disk_keeps_is_a_storage_error(tmp_path, monkeypatch):
+    _unlink_fails(monkeypatch, "run.ckpt.passes")
+    with pytest.raises(StorageError, match=r"run.ckpt.passes to be removed, got Input/output"):
+        NGMVLVM(**{**SETTINGS, "checkpoint": tmp_path / "run.ckpt"}).fit(_data())

@@ -177,7 +177,7 @@ def _begin(options: FitOptions) -> int:
     """Leave earlier runs behind where that is asked for; return the seed."""
     if options.force:
         for path in checkpoints(options.out):
-            path.unlink()
+            remove(path)
     return _seed(options)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bochner.errors import InputError, StorageError, message
+from bochner.errors import InputError, StorageError, StorageWarning, message, warn_user
 
 _SUFFIX = ".part"
 # The path is wrong, not the disk: another one helps.
@@ -166,6 +166,20 @@ def remove(path: str | os.PathLike[str]) -> None:
         do = "all else is on the disk: remove it by hand"
         kind = InputError if error.errno in _PLACE else StorageError
         raise kind(message(f"{os.fspath(path)} to be removed", reason, do)) from error
+
+
+def leave(path: str | os.PathLike[str]) -> None:
+    """Remove a file that is of no use any more.
+
+    Warns
+    -----
+    StorageWarning
+        It could not be removed: no reason to lose what is done.
+    """
+    try:
+        remove(path)
+    except (InputError, StorageError) as error:
+        warn_user(str(error), StorageWarning)
 
 
 @contextmanager

@@ -185,16 +185,14 @@ def climb(
     winding = torch.zeros_like(value, dtype=torch.bool)
     n_back = torch.zeros_like(rows)
     walked = torch.zeros_like(value)
+    # a step that promises more may be short because it leads back to a crest
+    promised = _RISEN if on_ridge else torch.inf
     for number in range(max_steps):
         step, gain = newton_step(gradient[active], hessian[active], radius[active])
         best = leaders.scatter_reduce(0, rows, value, "amax")[rows[active]]
         length = step.norm(dim=1)
         close = (2.0 * gain <= near**2) & (length < radius[active])
-        short = length <= tolerance
-        if on_ridge:
-            # such a step may only lead back to the crest
-            short &= gain <= _RISEN
-        short |= close
+        short = ((length <= tolerance) & (gain <= promised)) | close
         x[active[short]] += step[short]
         value[active[close]] += gain[close]
         going = ~short & (value[active] + 4.0 * gain + hopeless >= best)

@@ -18,6 +18,7 @@ from joblib import Parallel, delayed
 
 from bochner.errors import InputError, StorageError, StorageWarning, message, warn_user
 from bochner.io import files
+from bochner.io.outputs import leave
 from bochner.io.schema import MismatchError, parse, whole
 from bochner.mcmc.chain import Chain, Header, Schedule, chain_from_tensors, chain_to_tensors
 from bochner.mcmc.model import Model, State
@@ -90,7 +91,7 @@ class ChainFiles:
 def remove(path: Path) -> None:
     """Remove the checkpoints of chains beside a path."""
     for file in path.parent.glob(f"{path.name}.chain*"):
-        file.unlink()
+        leave(file)
 
 
 @dataclass(frozen=True)

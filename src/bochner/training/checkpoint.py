@@ -24,7 +24,7 @@ from bochner.errors import (
     warn_user,
 )
 from bochner.io import files
-from bochner.io.outputs import exists
+from bochner.io.outputs import exists, leave, remove
 from bochner.io.schema import Tensors, parse, whole
 from bochner.processes import Processes
 from bochner.training.trainer import Module, Moments, NoCheckpoint, State, Trainer
@@ -82,7 +82,7 @@ def discard(path: str | os.PathLike[str]) -> None:
     if isinstance(path, LastingPath):
         return
     for file in [Path(path), *beside(Path(path))]:
-        file.unlink(missing_ok=True)
+        leave(file)
 
 
 def beside(checkpoint: Path) -> list[Path]:
@@ -135,14 +135,14 @@ class Checkpoint:
         earlier = self.read()
         if earlier is None:
             for stale in beside(self.path):
-                stale.unlink(missing_ok=True)
+                remove(stale)
             self._write({}, None, {})
             self._empty = True
         try:
             yield earlier
         except Exception:
             if self._empty:
-                self.path.unlink(missing_ok=True)
+                leave(self.path)
             raise
 
     def maybe(self, trainer: Trainer[Module], extra: dict[str, object]) -> None:

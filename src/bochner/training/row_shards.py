@@ -13,6 +13,7 @@ from torch import Tensor
 
 from bochner.errors import ModelFileError, message
 from bochner.io import files
+from bochner.io.outputs import leave
 from bochner.training.checkpoint import shards
 
 # Grows when what files hold changes.
@@ -107,7 +108,7 @@ def remove_stages(checkpoint: Path, kept: Callable[[str], bool]) -> None:
     """Remove the files of all stages but those to keep."""
     for path in shards(checkpoint):
         if not kept(_parts(path)[0]):
-            path.unlink(missing_ok=True)
+            leave(path)
 
 
 def _parts(path: Path) -> tuple[str, int, int]:

@@ -119,7 +119,9 @@ def _be_the_child(function, arguments, place, seconds, room):
         for number, name in ((1, "out"), (2, "err")):
             os.dup2(os.open(place / name, os.O_CREAT | os.O_WRONLY | os.O_APPEND), number)
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-        sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
+        # as Python opens it
+        how = {"encoding": "utf-8", "errors": "backslashreplace"}
+        sys.stderr = open(2, "w", **how, closefd=False, buffering=1)  # noqa: SIM115
         resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 5))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if room is not None:
