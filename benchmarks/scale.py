@@ -248,7 +248,7 @@ def jobs(
             if n_rows <= shared:
                 yield fits("fit", "in memory", seed, n_rows, _COLUMNS)
             for how in (
-                ("2 processes", "4 processes") if n_rows in (shared, 3 * shared) else ()
+                ("2 processes", "4 processes") if n_rows in (shared, 10 * shared) else ()
             ):
                 yield fits("fit", how, seed, n_rows, _COLUMNS)
 

@@ -226,6 +226,9 @@ their digits. What is left to chance: such a row whose climbs happen not to part
 40185: log means that overflowed double precision ended training; they are bounded now as in single
 precision, and a bound that is not finite is an error. Interrupts, seed 40091: a SIGTERM that Python
 dropped at the very end of a command.
+Fits, seed 50241: a row that climbs along the ridge of a count of 3e9 took most of two minutes.
+Inputs, seeds 50139 and 50205, are the judge's own fault: its standard error refused a name that is
+no text. Writes, seed 28: a file that the disk would not remove was called bad input.
 A trial follows from its seed and the commit:
 `python -m campaign fits --seed 7 --trials 1` repeats trial 7.
 """
