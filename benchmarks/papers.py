@@ -34,6 +34,7 @@ PROTOCOLS = {
     "large": ("large", "PROTOCOL"),
     "latents": ("latents", "PROTOCOL"),
     "likelihoods": ("likelihoods", "PROTOCOL"),
+    "many_views": ("many_views", "PROTOCOL"),
     "maps": ("maps", "PROTOCOL"),
     "multiview": ("multiview", "PROTOCOL"),
     "scurve": ("scurve", "PROTOCOL"),
