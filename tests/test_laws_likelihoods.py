@@ -489,3 +489,28 @@ def test_a_large_count_has_the_value_that_all_its_digits_have():
     plain = y[0] * (y[0].log() + away[0]) - (y[0].log() + away[0] + 5e-4).exp()
     plain = plain - log_factorial(y[0])
     torch.testing.assert_close(wide.value[0], plain, rtol=1e-9, atol=1e-4)
+
+
+@pytest.mark.parametrize("variance", [0.0, 0.3, 4.0])
+def test_the_expansion_of_a_huge_count_keeps_its_digits(variance):
+    """Values are differences of parts of 10^13; their slopes are of order 1."""
+    likelihood = NegativeBinomial(0.7, bound="tilted")
+    y = torch.full((9,), 1e12, dtype=torch.float64)
+    psi = math.log(1e12) + torch.linspace(-4.0, 4.0, 9, dtype=torch.float64)
+    spread = torch.full_like(psi, variance)
+    step = 1e-3
+
+    def at(moved, wider=0.0):
+        return likelihood.expansion(y, psi + moved, spread + wider)
+
+    (up, _), (down, _) = at(step), at(-step)
+    slopes, bend = at(0.0)
+    near = {"rtol": 1e-5, "atol": 1e-6}
+    torch.testing.assert_close((up.value - down.value) / (2 * step), slopes.d_mean, **near)
+    torch.testing.assert_close((up.d_mean - down.d_mean) / (2 * step), bend.mean, **near)
+    torch.testing.assert_close(
+        (up.d_variance - down.d_variance) / (2 * step), bend.mixed, **near
+    )
+    wider, _ = at(0.0, step)
+    slope = slopes.d_variance + 0.5 * step * bend.variance
+    torch.testing.assert_close((wider.value - slopes.value) / step, slope, **near)

@@ -261,3 +261,26 @@ def test_a_climb_along_a_curved_ridge_arrives_at_its_top(steepness):
     ends = climb(Ridge(), starts, torch.arange(2), 1e-5, 200, on_ridge=True)
     # in units of the standard deviation along the ridge
     torch.testing.assert_close(ends.x, torch.zeros_like(starts), atol=1e-4, rtol=0.0)
+
+
+def test_a_climb_ends_where_the_value_is_rounded_and_the_slope_is_not():
+    """Counts of 10^12 leave values that are good to 0.01 nats: steps that promise less must not be
+    taken back for that.
+    """
+    evaluations = []
+    width = 0.01
+
+    class Rounded:
+        def evaluate(self, x, rows):
+            evaluations.append(len(x))
+            value = -0.5 * x.square().sum(1) - 0.1 * x.pow(4).sum(1)
+            slope = -x - 0.4 * x.pow(3)
+            noise = width * torch.sin(1e9 * x.sum(1))
+            bend = torch.diag_embed(-1.0 - 1.2 * x.square())
+            return value + noise, slope, bend
+
+    starts = torch.tensor([[0.9, -0.3], [0.01, 0.02], [-1.4, 2.0]], dtype=torch.float64)
+    error = torch.full((3,), width, dtype=torch.float64)
+    ends = climb(Rounded(), starts, torch.arange(3), 1e-5, 2000, on_ridge=True, rounding=error)
+    torch.testing.assert_close(ends.x, torch.zeros_like(starts), atol=1e-8, rtol=0.0)
+    assert len(evaluations) < 30

@@ -474,6 +474,10 @@ class CellTarget:
         """Return whose values single precision does not hold, (n,): it is not used."""
         return torch.zeros(len(self.rows), dtype=torch.bool)
 
+    def rounding(self, dtype: torch.dtype) -> Tensor:  # noqa: ARG002 - values are small
+        """Return by how many nats values may be wrong that are differences of large parts, (n,)."""
+        return self.rows.new_zeros(len(self.rows), dtype=torch.float64)
+
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return value, gradient and Hessian at x (P, D) of the given rows."""
         wide = x.double()

@@ -163,6 +163,7 @@ def climb(
     near: float = 0.0,
     long: int = _LONG,
     on_ridge: bool = False,
+    rounding: Tensor | float = 0.0,
 ) -> Climbs:
     """Maximise each row's bound from each start (P, D) by Newton steps inside a trust radius of its
     own.
@@ -170,12 +171,14 @@ def climb(
     A start that cannot catch up with the row's best is left where it is: its weight would vanish.
     ``reached`` are values that rows have elsewhere, (n,). A step of less than ``near`` posterior
     standard deviations ends a climb, too, and adds the rise that it promises to the value. One of
-    more than ``long`` steps is winding.
+    more than ``long`` steps is winding. A value that falls by a few times ``rounding``, (P,), has
+    not fallen: it does not tell.
     """
     x = starts.clone()
     value, gradient, hessian = target.evaluate(x, rows)
     # rounding of the value must not reject the last, tiny steps
     gap = 4.0 * torch.finfo(x.dtype).eps
+    unknown = torch.zeros_like(value) + 4.0 * rounding
     radius = torch.full_like(value, 0.5)
     # from where there is no value no step is better than another
     active = value.isfinite().nonzero()[:, 0]
@@ -196,16 +199,14 @@ def climb(
         x[active[short]] += step[short]
         value[active[close]] += gain[close]
         going = ~short & (value[active] + 4.0 * gain + hopeless >= best)
-        active = active[going]
-        step = step[going]
-        length = length[going]
+        active, step, length = active[going], step[going], length[going]
         if not active.numel():
             break
         if number == long:
             winding[active] = True
         trial = x[active] + step
         new_value, new_gradient, new_hessian = target.evaluate(trial, rows[active])
-        least = value[active] - gap * (1.0 + value[active].abs())
+        least = value[active] - gap * (1.0 + value[active].abs()) - unknown[active]
         better = new_value >= least
         if on_ridge:
             # back to its crest before it is judged
@@ -357,7 +358,10 @@ def _rough(
     index = (left | ~value.isfinite()).nonzero()[:, 0]
     if index.numel():
         begin = starts[index].double()
-        reached = climb(target, begin, rows[index], SETTLED, _RIDGE_STEPS, on_ridge=True)
+        error = target.rounding(torch.float64)[rows[index]]
+        reached = climb(
+            target, begin, rows[index], SETTLED, _RIDGE_STEPS, on_ridge=True, rounding=error
+        )
         x[index], value[index], hessian[index], _, length[index] = reached
         winding[index] = True
     return _Modes(x, value, hessian, winding, length)

@@ -351,11 +351,15 @@ class Target:
 
     def too_steep(self) -> Tensor:
         """Return whose values single precision does not hold to a nat, (n,)."""
+        return self.rounding(torch.float32) > 1.0
+
+    def rounding(self, dtype: torch.dtype) -> Tensor:
+        """Return by how many nats values may be wrong that are differences of large parts, (n,)."""
         error = torch.zeros(len(self.covariates), dtype=torch.float64)
         for term, share in self._shares():
             if isinstance(term, EntrywiseTerm):
-                error += share * torch.finfo(torch.float32).eps * term.largest_values()
-        return error > 1.0
+                error += share * torch.finfo(dtype).eps * term.largest_values()
+        return error
 
     def slope(self, x: Tensor, rows: Tensor) -> Tensor:
         """Return the gradient at x (n, D) of the given rows, (n, D): Gaussian views."""

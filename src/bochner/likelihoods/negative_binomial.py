@@ -279,12 +279,10 @@ class NegativeBinomial(Counts):
         """Return the bound with its slopes and second derivatives."""
         r = self._r(mean).detach()
         constant = self._log_c(y, r, mean.dtype)
-        given = (y, y + r, constant, mean - r.log(), variance)
-        return (
-            tilted.expansion(*given)
-            if self.bound == "tilted"
-            else polya_gamma.expansion(*given)
-        )
+        logit = mean - r.log()
+        if self.bound == "tilted":
+            return tilted.expansion(y, r, constant, logit, variance)
+        return polya_gamma.expansion(y, y + r, constant, logit, variance)
 
     def products(
         self, y: Tensor, mean: Tensor, variance: Tensor

@@ -79,8 +79,21 @@ def _curvatures(a: Tensor, b: Tensor, variance: Tensor) -> Curvatures:
 
 
 def expansion(
-    y: Tensor, b: Tensor, log_c: Tensor | float, mean: Tensor, variance: Tensor
+    y: Tensor, r: Tensor, log_c: Tensor | float, mean: Tensor, variance: Tensor
 ) -> tuple[Slopes, Curvatures]:
-    """Return what ``slopes`` and ``curvatures`` do, of one tilt."""
+    """Return what ``slopes`` and ``curvatures`` do for b = y + r, of one tilt.
+
+    y and r change places where z changes its sign. Of a mean above 0 that is what is computed: the
+    large parts y z and (y + r) z are not subtracted, and what a count of 10^12 says of z keeps its
+    digits.
+    """
+    sign = torch.where(mean > 0.0, -1.0, 1.0).to(mean.dtype)
+    mean = sign * mean
+    b = y + r
     a = tilt(mean, variance)
-    return _slopes(a, y, b, log_c, mean, variance), _curvatures(a, b, variance)
+    of_mean = _slopes(a, torch.where(sign < 0.0, r, y), b, log_c, mean, variance)
+    bend = _curvatures(a, b, variance)
+    return (
+        Slopes(of_mean.value, sign * of_mean.d_mean, of_mean.d_variance),
+        Curvatures(bend.mean, sign * bend.mixed, bend.variance),
+    )
