@@ -278,9 +278,6 @@ class _Far:
     def to(self, dtype):
         return self
 
-    def too_steep(self):
-        return torch.zeros(4, dtype=torch.bool)
-
     def rounding(self, dtype):
         return torch.zeros(4, dtype=torch.float64)
 

@@ -470,12 +470,8 @@ class CellTarget:
         """Return what values lack that those of tables have, (n,): nothing."""
         return self.rows.new_zeros(len(self.rows))
 
-    def too_steep(self) -> Tensor:
-        """Return whose values single precision does not hold, (n,): it is not used."""
-        return torch.zeros(len(self.rows), dtype=torch.bool)
-
     def rounding(self, dtype: torch.dtype) -> Tensor:  # noqa: ARG002 - values are small
-        """Return by how many nats values may be wrong that are differences of large parts, (n,)."""
+        """Return by how many nats values may be wrong, (n,): they are small."""
         return self.rows.new_zeros(len(self.rows), dtype=torch.float64)
 
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:

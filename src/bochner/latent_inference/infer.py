@@ -27,6 +27,7 @@ from bochner.latent_inference.modes import (
     located,
     solved,
     solved_exactly,
+    too_steep,
 )
 from bochner.latent_inference.row_bound import Target, rows_at_once, target_for
 from bochner.likelihoods.likelihood import offsets_of
@@ -201,7 +202,7 @@ class Placer:
                 part = [y.float() for y in part]
                 kept = kept.float()
             target = target_for(of_target, part, dim, shared, some.offsets, kept)
-            steep = target.too_steep()
+            steep = too_steep(target)
             if polish and bool(steep.any()):
                 yield index[steep]
                 left = index[~steep]

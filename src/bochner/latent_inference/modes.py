@@ -263,6 +263,11 @@ class Solution(NamedTuple):
     doubtful: Tensor
 
 
+def too_steep(target: Target | CellTarget) -> Tensor:
+    """Return whose values single precision does not hold to a nat, (n,)."""
+    return target.rounding(torch.float32) > 1.0
+
+
 def located(target: Target | CellTarget, starts: Starts, polish: bool) -> Solution:
     """Climb where the table found no mode, and weigh modes by their Laplace evidence."""
     n, n_modes, dim = starts.x.shape
@@ -318,7 +323,7 @@ def solved_exactly(target: Target, starts: Tensor, again: bool) -> Solution:
         decides, too, and such rows are doubtful.
     """
     n, n_modes, dim = starts.shape
-    steep = target.too_steep()
+    steep = too_steep(target)
     sides = (_SIDES if bool(steep.any()) else 2) if again else 1
     every = torch.cat([starts + side * _MOVED for side in range(sides)])
     rows = torch.arange(n).repeat(sides).repeat_interleave(n_modes)
@@ -346,7 +351,7 @@ def _rough(
     hessian = x.new_zeros(*x.shape, x.shape[1])
     winding = torch.zeros_like(value, dtype=torch.bool)
     length = torch.zeros_like(value)
-    left = target.too_steep()[rows]
+    left = too_steep(target)[rows]
     index = (~left).nonzero()[:, 0]
     if index.numel():
         begin = x[index].to(precision)

@@ -349,10 +349,6 @@ class Target:
         ]
         return torch.stack(parts).sum(0)
 
-    def too_steep(self) -> Tensor:
-        """Return whose values single precision does not hold to a nat, (n,)."""
-        return self.rounding(torch.float32) > 1.0
-
     def rounding(self, dtype: torch.dtype) -> Tensor:
         """Return by how many nats values may be wrong that are differences of large parts, (n,)."""
         error = torch.zeros(len(self.covariates), dtype=torch.float64)
