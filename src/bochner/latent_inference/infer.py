@@ -199,8 +199,7 @@ class Placer:
             some = given.of(index)
             part, kept = some.rows, some.beside
             if single:
-                part = [y.float() for y in part]
-                kept = kept.float()
+                part, kept = [y.float() for y in part], kept.float()
             target = target_for(of_target, part, dim, shared, some.offsets, kept)
             steep = too_steep(target)
             if polish and bool(steep.any()):
