@@ -77,6 +77,15 @@ def test_gains_are_differences_of_the_evidence(d, n_points, n_covariates):
             torch.testing.assert_close(gains[c, left_out], value, rtol=1e-9, atol=1e-8)
 
 
+def test_a_view_that_a_rotation_left_without_columns_prefers_no_point():
+    """Rows that are all the same have no direction in which they differ."""
+    x, Y = rows(2)
+    gains = replacement_gains(
+        x, points(6, 2, 0), points(3, 2, 1), NOISE, (CompleteBlock.of(Y[:, :0]),)
+    )
+    torch.testing.assert_close(gains, torch.zeros(3, 6, dtype=torch.float64))
+
+
 def test_a_point_put_back_in_its_own_place_changes_nothing():
     x, Y = rows(2)
     current, blocks = points(6, 2, 0), (CompleteBlock.of(Y),)

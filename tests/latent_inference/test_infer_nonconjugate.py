@@ -4,9 +4,12 @@ move training rows.
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
 import bochner as bo
 from bochner.kernels.base import Frequencies
@@ -20,6 +23,7 @@ from bochner.regression.conjugate_gradients import weights_from
 from bochner.regression.nonconjugate import nonconjugate_evidence
 from bochner.weight_posterior.conditioning import SharedDraw
 from bochner.weight_posterior.posterior import ViewPosterior
+from campaign.cases import case_of
 from helpers.nonconjugate import MAKERS, small_view
 
 
@@ -159,3 +163,22 @@ def test_climbs_along_the_ridge_of_a_huge_count_reach_its_top():
     torch.testing.assert_close(backwards, together.mean, rtol=0, atol=1e-3)
     alone = place([view], candidates, [Y[1:2]]).mean
     torch.testing.assert_close(alone, together.mean[1:2], rtol=0, atol=1e-3)
+
+
+def test_rows_under_a_wavy_kernel_do_not_depend_on_their_order():
+    """Climbs of nine to twelve steps ended where rounding sent them (Matern with nu = 1/2, whose
+    few frequencies are far apart).
+    """
+    case = case_of(51644)
+    X = case.values[:700, :10]
+    model = case.estimator().set_params(
+        views={"a": slice(0, 5), "b": slice(5, 10)},
+        likelihood={"a": "gaussian", "b": "poisson"},
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X)
+    placed = model.transform(X)
+    for seed in (1, 2):
+        order = np.random.default_rng(seed).permutation(len(X))
+        np.testing.assert_allclose(model.transform(X[order]), placed[order], atol=1e-4)
