@@ -284,3 +284,26 @@ def test_a_climb_ends_where_the_value_is_rounded_and_the_slope_is_not():
     ends = climb(Rounded(), starts, torch.arange(3), 1e-5, 2000, on_ridge=True, rounding=error)
     torch.testing.assert_close(ends.x, torch.zeros_like(starts), atol=1e-8, rtol=0.0)
     assert len(evaluations) < 30
+
+
+def test_a_climb_does_not_go_to_and_fro_between_a_slope_and_a_valley():
+    """A step that falls and its correction, no longer than it, may undo each other for ever."""
+    evaluations = []
+
+    class Valley:
+        def evaluate(self, x, rows):
+            evaluations.append(len(x))
+
+            # convex left of 0.5, with a step from 1.3 that leads there
+            def value(place):
+                return -0.5 * place[0].square() + 1.8 * torch.cos(2.2 * place[0] - 4.4)
+
+            parts = (value, torch.func.grad(value), torch.func.hessian(value))
+            return tuple(torch.vmap(part)(x) for part in parts)
+
+    starts = torch.linspace(-3.0, 4.0, 141, dtype=torch.float64)[:, None]
+    ends = climb(Valley(), starts, torch.arange(141), 1e-6, 300, on_ridge=True)
+    _, slope, bend = Valley().evaluate(ends.x, torch.arange(141))
+    assert len(evaluations) < 100
+    assert float(slope.abs().max()) < 1e-4
+    assert bool((bend < 0.0).all())

@@ -218,7 +218,9 @@ def climb(
                 )
                 again = trial[fallen] + back
                 at = target.evaluate(again, rows[active[fallen]])
-                risen = at[0] >= least[fallen]
+                # or it would lead to where the step began, again and again
+                moved = (again - x[active[fallen]]).norm(dim=1) > 0.5 * length[fallen]
+                risen = (at[0] >= least[fallen]) & moved
                 some = fallen[risen]
                 trial[some] = again[risen]
                 for part, new in zip((new_value, new_gradient, new_hessian), at, strict=True):
