@@ -1,5 +1,4 @@
-"""Placement: where rows lie in latent space under the posterior of the weights, and how sure that
-is.
+"""Placement: where rows lie in latent space given the weights' posterior, and how sure that is.
 
 Every row is scored against reconstructions of training rows in one product, refined by a damped
 Newton method of its own, and described by its best modes. Nothing depends on the other rows of a
@@ -17,13 +16,17 @@ import torch
 from torch import Tensor
 
 from bochner.features.fourier import columns_beside
-from bochner.latent_inference.candidate_table import CandidateTable, Starts, tabulates
+from bochner.latent_inference.candidate_table import (
+    CandidateTable,
+    Starts,
+    best_apart,
+    tabulates,
+)
 from bochner.latent_inference.cells import Cells, CellTarget, celled
 from bochner.latent_inference.modes import (
     Placement,
     Solution,
     alike,
-    best_apart,
     located,
     solved,
     solved_exactly,
@@ -40,11 +43,9 @@ from bochner.weight_posterior.posterior import (
 
 # Modes of a row that are kept.
 N_MODES = 3
-# Beyond so many dimensions a row climbs from its best start alone: others are all far from it, and
-# behind it.
+# Beyond so many dimensions a row climbs from its best start alone: others are far behind it.
 MANY_DIMENSIONS = 12
-# So many candidates, evenly among those given, are scored: Newton's steps bridge what lies between
-# them.
+# So many candidates, evenly among those given, are scored: Newton's steps bridge the gaps.
 _STARTS = 2000
 # Rows that are placed in cells, and whose candidates are scored, at once.
 _IN_CELLS, _SCORED = 4096, 1024
@@ -260,8 +261,7 @@ class Placer:
         """
         dim = self._candidates.shape[1]
         most = rows_at_once(self._views, dim * n_starts)
-        some = given.of(left).rows
-        for group, shared in _groups_of_rows(self._views, some, dim, most):
+        for group, shared in _groups_of_rows(self._views, given.of(left).rows, dim, most):
             yield left[group], shared
 
     def _place_in_cells(

@@ -97,28 +97,6 @@ def alike(covariates: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         yield (which == number).nonzero()[:, 0], values[None]
 
 
-def best_apart(scores: Tensor, near: Tensor, count: int) -> Tensor:
-    """Return the best candidate of each row and the best ones that are far from those before, (n,
-    count).
-
-    Parameters
-    ----------
-    scores : Tensor of shape (n, C)
-        Overwritten.
-    near : Tensor of shape (C, C), bool
-        Which candidates are near each other.
-    count : int
-    """
-    chosen = []
-    for r in range(count):
-        # several times as fast as torch's
-        best = torch.from_numpy(scores.numpy().argmax(1))
-        chosen.append(best)
-        if r + 1 < count:
-            scores.masked_fill_(near[best], -torch.inf)
-    return torch.stack(chosen, dim=1)
-
-
 # Steps of a climb.
 MAX_STEPS = 100
 # Nats by which a start may lie behind the row's best, beyond what its slope promises: exp(-40)
@@ -210,22 +188,8 @@ def climb(
         least = value[active] - gap * (1.0 + value[active].abs()) - unknown[active]
         better = new_value >= least
         if on_ridge:
-            # back to its crest before it is judged
-            fallen = (~better & new_value.isfinite()).nonzero()[:, 0]
-            if fallen.numel():
-                back, _ = newton_step(
-                    new_gradient[fallen], new_hessian[fallen], length[fallen]
-                )
-                again = trial[fallen] + back
-                at = target.evaluate(again, rows[active[fallen]])
-                # or it would lead to where the step began, again and again
-                moved = (again - x[active[fallen]]).norm(dim=1) > 0.5 * length[fallen]
-                risen = (at[0] >= least[fallen]) & moved
-                some = fallen[risen]
-                trial[some] = again[risen]
-                for part, new in zip((new_value, new_gradient, new_hessian), at, strict=True):
-                    part[some] = new[risen]
-                better[some] = True
+            found = new_value, new_gradient, new_hessian
+            better = _corrected(target, rows[active], x[active], trial, length, found, least)
         kept = active[better]
         x[kept], value[kept] = trial[better], new_value[better]
         gradient[kept], hessian[kept] = new_gradient[better], new_hessian[better]
@@ -237,6 +201,43 @@ def climb(
             wide = torch.maximum(wide, radius[active])
         radius[active] = torch.where(better, wide.clamp(min=1e-3, max=2.0), 0.25 * length)
     return Climbs(x, value, hessian, winding | (n_back > _BACK), walked)
+
+
+# Steps back to the crest of a curved ridge before one along it is judged: one comes near it, three
+# are there.
+_CORRECTIONS = 3
+
+
+def _corrected(
+    target: Objective,
+    rows: Tensor,
+    origin: Tensor,
+    trial: Tensor,
+    length: Tensor,
+    found: tuple[Tensor, Tensor, Tensor],
+    least: Tensor,
+) -> Tensor:
+    """Move steps that fell off a ridge back to its crest; return which values are now at ``least``
+    so high. Places (P, D) and what was found there are overwritten.
+    """
+    value, gradient, hessian = found
+    for _ in range(_CORRECTIONS):
+        fallen = ((value < least) & value.isfinite()).nonzero()[:, 0]
+        if not fallen.numel():
+            break
+        back, _ = newton_step(gradient[fallen], hessian[fallen], length[fallen])
+        again = trial[fallen] + back
+        at = target.evaluate(again, rows[fallen])
+        # back to where the step began is nowhere: it would be taken again and again
+        moved = (again - origin[fallen]).norm(dim=1) > 0.5 * length[fallen]
+        higher = (at[0] > value[fallen]) & moved
+        some = fallen[higher]
+        if not some.numel():
+            break
+        trial[some] = again[higher]
+        for part, new in zip(found, at, strict=True):
+            part[some] = new[higher]
+    return value >= least
 
 
 # Of climbs along the curved ridges that large counts leave, in double precision.

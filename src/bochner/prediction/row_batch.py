@@ -12,8 +12,9 @@ from torch import Tensor
 
 from bochner import random
 from bochner.features.fourier import with_covariates
+from bochner.latent_inference.candidate_table import best_apart
 from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets, place
-from bochner.latent_inference.modes import Placement, alike, best_apart
+from bochner.latent_inference.modes import Placement, alike
 from bochner.latent_inference.predictive_modes import (
     CACHED_NUMBERS,
     Modes,
