@@ -249,6 +249,4 @@ def _diagonal_pairs(matrix: Tensor) -> Tensor:
 
 def _row_pairs(left: Tensor, right: Tensor) -> Tensor:
     """The 2 x 2 products of the same pairs of rows, (2 P, K), (2 P, K) -> (P, 2, 2)."""
-    # the number of pairs cannot be inferred where rotation has left no column: rows all the same
-    pairs = (len(left) // 2, 2, left.shape[1])
-    return left.reshape(pairs) @ right.reshape(pairs).mT
+    return torch.unflatten(left, 0, (-1, 2)) @ torch.unflatten(right, 0, (-1, 2)).mT

@@ -11,6 +11,8 @@ it were that many observations.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -87,13 +89,13 @@ def expansion(
     large parts y z and (y + r) z are not subtracted, and what a count of 10^12 says of z keeps its
     digits.
     """
-    sign = torch.where(mean > 0.0, -1.0, 1.0).to(mean.dtype)
-    mean = sign * mean
+    above = mean > 0.0
+    below = -mean.abs()
     b = y + r
-    a = tilt(mean, variance)
-    of_mean = _slopes(a, torch.where(sign < 0.0, r, y), b, log_c, mean, variance)
+    a = tilt(below, variance)
+    bound = _slopes(a, torch.where(above, r, y), b, log_c, below, variance)
     bend = _curvatures(a, b, variance)
     return (
-        Slopes(of_mean.value, sign * of_mean.d_mean, of_mean.d_variance),
-        Curvatures(bend.mean, sign * bend.mixed, bend.variance),
+        replace(bound, d_mean=torch.where(above, -bound.d_mean, bound.d_mean)),
+        replace(bend, mixed=torch.where(above, -bend.mixed, bend.mixed)),
     )
