@@ -267,7 +267,8 @@ class EntrywiseTerm:
         weighted = d_psi * mean[:, None]
         out = weighted @ d_psi.transpose(1, 2)
         cross = self._gather(torch.mul(d_psi, mixed[:, None], out=weighted)) @ d_spread
-        spread = torch.einsum("ngd,ng,nge->nde", d_spread, variance, d_spread)
+        # no product of three in one call: the order of its products is looked for every time
+        spread = (d_spread * variance[..., None]).transpose(1, 2) @ d_spread
         return out + cross + cross.transpose(1, 2) + spread
 
     def _slant(self, j: Jet, on_features: Tensor, on_spread: Tensor) -> Tensor:

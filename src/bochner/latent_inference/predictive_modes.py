@@ -111,6 +111,7 @@ class Modes:
         covariances = self.covariances[index, :count]
         root = torch.diagonal(covariances, dim1=-2, dim2=-1).sqrt()
         away = (centre[index, None] - self.means[index, :count]) / root
+        away, root = (part.repeat(1, 1, len(_LEVELS)) for part in (away, root))
 
         def held(half_width: Tensor) -> Tensor:
             reach = half_width[:, None] / root
@@ -170,20 +171,22 @@ def like_normal(std: Tensor, held: Callable[[Tensor], Tensor]) -> Tensor:
     std : Tensor of shape (n, D)
         Root mean square distances from the centres.
     held : callable
-        Half widths of intervals about the centres -> what they hold, (n, D) -> (n, D).
+        Half widths of intervals about the centres -> what they hold, (n, L D) -> (n, L D): those of
+        every dimension, once for each of the L levels.
     """
-    log_std = []
-    for level, normal in _LEVELS:
-        low = torch.zeros_like(std)
-        # Chebyshev's inequality
-        high: Tensor = std / (1.0 - level) ** 0.5
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            enough = held(middle) > level
-            low = torch.where(enough, low, middle)
-            high = torch.where(enough, middle, high)
-        log_std.append((high / normal).log())
-    return (std * torch.stack(log_std).mean(0).exp()).sqrt()
+    # the levels beside each other: calls cost more here than what they compute
+    dim = std.shape[1]
+    levels, normal = std.new_tensor(_LEVELS).repeat_interleave(dim, 0).T
+    # Chebyshev's inequality
+    high: Tensor = std.repeat(1, len(_LEVELS)) / (1.0 - levels).sqrt()
+    low = torch.zeros_like(high)
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        enough = held(middle) > levels
+        low = torch.where(enough, low, middle)
+        high = torch.where(enough, middle, high)
+    log_std = torch.unflatten((high / normal).log(), 1, (len(_LEVELS), dim)).mean(1)
+    return (std * log_std.exp()).sqrt()
 
 
 def combinations(views: Sequence[ViewPosterior]) -> list[list[ViewPosterior]]:
@@ -332,10 +335,11 @@ def _distinct(modes: Modes) -> Modes:
         return modes
     means, weights = modes.means[rows], log_weights[rows]
     precision = cholesky(modes.covariances[rows]).inverse()
+    # (n, R, R', D): of every other mode from each
+    away = means[:, None] - means[:, :, None]
+    near = ((away @ precision) * away).sum(3) < _SAME
     for r in range(1, log_weights.shape[1]):
-        away = means[:, :r] - means[:, r : r + 1]
-        squared = torch.einsum("nrd,nrde,nre->nr", away, precision[:, :r], away)
-        again = ((squared < _SAME) & weights[:, :r].isfinite()).any(1)
+        again = (near[:, :r, r] & weights[:, :r].isfinite()).any(1)
         weights[again, r] = -torch.inf
     log_weights[rows] = weights
     return Modes(modes.means, modes.covariances, log_weights)
