@@ -18,7 +18,9 @@ like LISI (Korsunsky et al., 2019) and kBET (Buettner et al., 2019), within type
 these batches differ: `mixing`, the inverse Simpson index of batches among a cell's 30 nearest cells
 of its type, scaled so that one batch alone is 0 and the type's shares are 1; `accepted`, the share
 of cells of whose 30 neighbours a chi-squared test at 5 % does not tell the batches from the type's;
-`types`, the accuracy of types by ten nearest neighbours (cross-validated); processor seconds.
+`types`, the accuracy of types by ten nearest neighbours (cross-validated); processor seconds. Where
+scib-metrics is installed, its `ilisi` (batches), `clisi` (types) and `kbet` per type stand beside
+them.
 """
 
 from __future__ import annotations
@@ -44,9 +46,12 @@ import bochner as bo
 Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
 
-SCORES = {"mixing": ".3f", "accepted": ".3f", "types": ".3f", "seconds": ".1f"}
+SCIB = {"ilisi": ".3f", "clisi": ".3f", "kbet": ".3f"}
+SCORES = {"mixing": ".3f", "accepted": ".3f", "types": ".3f", **SCIB, "seconds": ".1f"}
 N_CELLS, N_GENES, N_BATCHES, N_LATENTS, NEIGHBOURS = 400, 100, 3, 5, 30
 N_TYPES = 6
+# of scib-metrics: three times the perplexity of LISI
+N_SCIB = 90
 
 
 @dataclass(frozen=True)
@@ -160,6 +165,21 @@ def mixed(Z: Array, cells: Cells) -> tuple[float, float]:
     return float(np.concatenate(mixing).mean()), float(np.concatenate(accepted).mean())
 
 
+def scib(Z: Array, cells: Cells) -> dict[str, Value]:
+    """Return the scores of scib-metrics, where that is installed."""
+    if importlib.util.find_spec("scib_metrics") is None:
+        return {}
+    package = importlib.import_module("scib_metrics")
+    neighbours = importlib.import_module("scib_metrics.nearest_neighbors").NeighborsResults
+    distances, indices = NearestNeighbors(n_neighbors=N_SCIB).fit(Z).kneighbors(Z)
+    near = neighbours(indices=indices, distances=distances)
+    return {
+        "ilisi": float(package.ilisi_knn(near, cells.batch)),
+        "clisi": float(package.clisi_knn(near, cells.type)),
+        "kbet": float(package.kbet_per_label(near, cells.batch, cells.type)),
+    }
+
+
 DATA: dict[str, Callable[[int, int], Cells]] = {
     "pbmc3k, made batches": made,
     "drawn cells": drawn,
@@ -179,7 +199,13 @@ def measure(
         standard = (Z - Z.mean(0)) / Z.std(0)
         types = cross_val_score(KNeighborsClassifier(10), standard, cells.type, cv=5).mean()
     mixing, accepted = mixed(standard, cells)
-    return {"mixing": mixing, "accepted": accepted, "types": float(types), "seconds": seconds}
+    return {
+        "mixing": mixing,
+        "accepted": accepted,
+        "types": float(types),
+        **scib(standard, cells),
+        "seconds": seconds,
+    }
 
 
 def jobs(seeds: range, n_cells: int) -> Iterator[Job]:
@@ -200,6 +226,8 @@ def main() -> None:
     print(table(store.rows(), SCORES))
     if importlib.util.find_spec("scvi") is None:
         print("scVI: scvi-tools is not installed here")
+    if importlib.util.find_spec("scib_metrics") is None:
+        print("ilisi, clisi, kbet: scib-metrics is not installed here")
 
 
 if __name__ == "__main__":
