@@ -63,11 +63,11 @@ class Cells:
     type: Labels
 
 
-def made(seed: int, n_cells: int = N_CELLS) -> Cells:
+def made(seed: int) -> Cells:
     """Draw cells and batches, and take molecules away."""
     rng = np.random.default_rng(seed)
     bunch = bo.datasets.load_pbmc3k()
-    chosen = np.sort(rng.permutation(len(bunch.target))[:n_cells])
+    chosen = np.sort(rng.permutation(len(bunch.target))[:N_CELLS])
     counts = bunch.data[chosen].toarray().astype(np.int64)
     kind = np.asarray(bunch.target[chosen])
     counts = counts[:, (counts > 0).mean(0) >= 0.05]
@@ -76,17 +76,17 @@ def made(seed: int, n_cells: int = N_CELLS) -> Cells:
     return _in_batches(counts[:, np.sort(varying)], kind, rng)
 
 
-def drawn(seed: int, n_cells: int = N_CELLS) -> Cells:
+def drawn(seed: int) -> Cells:
     """Draw cells of known types."""
     rng = np.random.default_rng([seed, 7])
-    kind = rng.choice(N_TYPES, n_cells, p=rng.dirichlet([4.0] * N_TYPES))
+    kind = rng.choice(N_TYPES, N_CELLS, p=rng.dirichlet([4.0] * N_TYPES))
     profiles = np.zeros((N_TYPES, N_GENES))
     for profile in profiles:
         profile[rng.permutation(N_GENES)[:20]] = 1.2 * rng.standard_normal(20)
     programs = 0.4 * rng.standard_normal((3, N_GENES))
     log_rate = rng.normal(0.0, 1.0, N_GENES) + profiles[kind]
-    log_rate = log_rate + np.sin(rng.standard_normal((n_cells, 3))) @ programs
-    rate = np.exp(log_rate + 0.4 * rng.standard_normal((n_cells, 1)))
+    log_rate = log_rate + np.sin(rng.standard_normal((N_CELLS, 3))) @ programs
+    rate = np.exp(log_rate + 0.4 * rng.standard_normal((N_CELLS, 1)))
     return _in_batches(rng.poisson(rate * rng.gamma(3.0, 1.0 / 3.0, rate.shape)), kind, rng)
 
 
@@ -180,17 +180,15 @@ def scib(Z: Array, cells: Cells) -> dict[str, Value]:
     }
 
 
-DATA: dict[str, Callable[[int, int], Cells]] = {
+DATA: dict[str, Callable[[int], Cells]] = {
     "pbmc3k, made batches": made,
     "drawn cells": drawn,
 }
 
 
-def measure(
-    data: str, method: Callable[[Cells, int], Array], seed: int, n_cells: int
-) -> dict[str, Value]:
+def measure(data: str, method: Callable[[Cells, int], Array], seed: int) -> dict[str, Value]:
     """Measure one method on one draw."""
-    cells = DATA[data](seed, n_cells)
+    cells = DATA[data](seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         begin = time.process_time()
@@ -208,7 +206,7 @@ def measure(
     }
 
 
-def jobs(seeds: range, n_cells: int) -> Iterator[Job]:
+def jobs(seeds: range) -> Iterator[Job]:
     """Yield all methods, seed by seed."""
     methods = dict(METHODS)
     if importlib.util.find_spec("scvi") is not None:
@@ -216,13 +214,13 @@ def jobs(seeds: range, n_cells: int) -> Iterator[Job]:
     for seed in seeds:
         for data in DATA:
             for label, method in methods.items():
-                yield Job(data, label, seed, partial(measure, data, method, seed, n_cells))
+                yield Job(data, label, seed, partial(measure, data, method, seed))
 
 
 def main() -> None:
     options = arguments(__doc__)
     store = Store("cells", SCORES, options.quick)
-    store.collect(jobs(options.seeds, 200 if options.quick else N_CELLS))
+    store.collect(jobs(options.seeds))
     print(table(store.rows(), SCORES))
     if importlib.util.find_spec("scvi") is None:
         print("scVI: scvi-tools is not installed here")
