@@ -339,9 +339,9 @@ def test_few_rows_of_ordinary_data_climb_again(dim, monkeypatch):
     exact = []
     at_first = infer.solved_exactly
 
-    def counted(target, starts, again):
+    def counted(target, starts, sides):
         exact.append(len(starts))
-        return at_first(target, starts, again)
+        return at_first(target, starts, sides)
 
     monkeypatch.setattr(infer, "solved_exactly", counted)
     place([view], x, [Y])

@@ -13,7 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 import bochner as bo
 from bochner.kernels.base import Frequencies
+from bochner.latent_inference import infer
 from bochner.latent_inference.entry_terms import EntrywiseTerm
+from bochner.latent_inference.fixed_order import FixedOrder
 from bochner.latent_inference.infer import place
 from bochner.latent_inference.row_bound import target_for
 from bochner.likelihoods.poisson import Poisson
@@ -74,6 +76,28 @@ def test_derivatives_of_the_target_are_right(name, dim, groups):
         torch.testing.assert_close(
             (up[1] - down[1]) / (2 * step), hessian[:, d], rtol=1e-4, atol=1e-4
         )
+
+
+@pytest.mark.parametrize("groups", [None, 1])
+@pytest.mark.parametrize("name", list(MAKERS))
+def test_in_a_fixed_order_a_row_has_its_own_bits(name, groups):
+    view, _, rows, block, _ = _settled(name, 3, groups)
+    x = torch.randn(12, 3, generator=generator(5, "x"), dtype=torch.float64)
+    target = target_for([view], [rows], 3, True, [block.offset])
+    usual = target.evaluate(x, torch.arange(12))
+    with FixedOrder():
+        together = target.evaluate(x, torch.arange(12))
+        step = newton_step(together[1], together[2], torch.ones(12, dtype=torch.float64))
+    for part, wanted in zip(together, usual, strict=True):
+        torch.testing.assert_close(part, wanted, rtol=1e-9, atol=1e-9)
+    for i in range(12):
+        offset = None if block.offset is None else block.offset[[i]]
+        with FixedOrder():
+            target = target_for([view], [rows[[i]]], 3, True, [offset])
+            alone = target.evaluate(x[[i]], torch.zeros(1, dtype=torch.int64))
+            own = newton_step(alone[1], alone[2], torch.ones(1, dtype=torch.float64))
+        for part, wanted in zip((*alone, *own), (*together, *step), strict=True):
+            torch.testing.assert_close(part[0], wanted[i], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("groups", [None, 1])
@@ -139,8 +163,8 @@ def test_rows_of_huge_counts_do_not_depend_on_their_batch():
     np.testing.assert_allclose(model.transform(X[::-1])[::-1], together, atol=1e-3)
 
 
-def test_climbs_along_the_ridge_of_a_huge_count_reach_its_top():
-    """A count of 1e11 leaves a curved ridge, 1e-6 wide, of the five dimensions."""
+def _ridge(n: int):
+    """Rows with a count of 1e11, which leaves a curved ridge, 1e-6 wide, of the five dimensions."""
     source = generator(1, "ridge")
     normal = {"generator": source, "dtype": torch.float64}
     points = torch.randn(4, 5, **normal)
@@ -152,8 +176,12 @@ def test_climbs_along_the_ridge_of_a_huge_count_reach_its_top():
     intercept = torch.tensor([4.0, 4.0, 3.0, 25.5, 4.0], dtype=torch.float64)
     view = ViewPosterior.of("a", (draw,), group_of, Poisson(), intercept)
     candidates = torch.randn(40, 5, **normal)
-    psi = view.psi(draw, draw.features(candidates[:3]))[0]
-    Y = view.likelihood.draw(psi, source)
+    psi = view.psi(draw, draw.features(candidates[:n]))[0]
+    return view, candidates, view.likelihood.draw(psi, source)
+
+
+def test_climbs_along_the_ridge_of_a_huge_count_reach_its_top():
+    view, candidates, Y = _ridge(3)
     together = place([view], candidates, [Y])
     target = target_for([view], [Y], 5, True)
     _, gradient, hessian = target.evaluate(together.mean, torch.arange(3))
@@ -163,6 +191,24 @@ def test_climbs_along_the_ridge_of_a_huge_count_reach_its_top():
     torch.testing.assert_close(backwards, together.mean, rtol=0, atol=1e-3)
     alone = place([view], candidates, [Y[1:2]]).mean
     torch.testing.assert_close(alone, together.mean[1:2], rtol=0, atol=1e-3)
+
+
+def test_rows_of_huge_counts_are_placed_in_one_call_and_have_their_own_bits(monkeypatch):
+    view, candidates, Y = _ridge(12)
+    n_rows = []
+    at_first = infer.solved_exactly
+
+    def counted(target, starts, *how, **more):
+        n_rows.append(len(starts))
+        return at_first(target, starts, *how, **more)
+
+    monkeypatch.setattr(infer, "solved_exactly", counted)
+    together = place([view], candidates, [Y])
+    assert n_rows == [12]
+    for some in (torch.tensor([7]), torch.tensor([11, 0, 4])):
+        placed = place([view], candidates, [Y[some]])
+        torch.testing.assert_close(placed.modes, together.modes[some], rtol=0, atol=0)
+        torch.testing.assert_close(placed.std, together.std[some], rtol=0, atol=0)
 
 
 def test_rows_under_a_wavy_kernel_do_not_depend_on_their_order():

@@ -3,7 +3,8 @@
 Every row is scored against reconstructions of training rows in one product, refined by a damped
 Newton method of its own, and described by its best modes. Nothing depends on the other rows of a
 batch: a row whose climb is so winding that rounding could decide where it ends climbs again in
-double precision, and by itself where a move of its start by 1e-12 decides that, too.
+double precision, and, where a move of its start by 1e-12 decides that, too, or its values are too
+large, by sums in a fixed order.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from bochner.latent_inference.candidate_table import (
     tabulates,
 )
 from bochner.latent_inference.cells import Cells, CellTarget, celled
+from bochner.latent_inference.fixed_order import FixedOrder
 from bochner.latent_inference.modes import (
     Placement,
     Solution,
@@ -33,7 +35,7 @@ from bochner.latent_inference.modes import (
     too_steep,
 )
 from bochner.latent_inference.row_bound import Target, rows_at_once, target_for
-from bochner.likelihoods.likelihood import offsets_of
+from bochner.latent_inference.row_groups import Given, Offsets, groups_of_rows
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import (
     GaussianPosterior,
@@ -54,14 +56,8 @@ _FEW = 96
 # Radians per unit of latent, whose square is what a wave multiplies rounding by, a Newton step: of
 # faster ones no climb is in single precision.
 _FAST = 100.0
-# Rows whose pattern of observed columns is their own are solved with one quadratic form each, in
-# smaller chunks; less small ones where the forms stay factored.
-_SINGLE_CHUNK = 64
-_FACTORED_CHUNK = 256
-# So many rows that observe the same columns are worth a call of their own, with one form of all.
-_OWN_CALL = 8
-
-Offsets = Sequence[Tensor | None]
+# So many times the rows are placed at once in a fixed order: its calls cost more.
+_IN_ORDER = 4
 
 
 def place(
@@ -169,13 +165,17 @@ class Placer:
             left = self._place_in_cells(rows, offsets, n_modes, polish, out)
         if not len(left):
             return out
-        given = _Given(rows, offsets, beside)
+        given = Given(rows, offsets, beside)
         doubtful = [left]
         if not (polish and (len(left) * n_modes <= _FEW or self._fast)):
             doubtful = list(self._place_roughly(given, left, n_modes, polish, out))
         if polish:
-            alone = self._place_exactly(given, doubtful, n_modes, out)
-            self._place_exactly(given, alone, n_modes, out, alone=True)
+            rounded = self._place_exactly(given, doubtful, n_modes, out)
+            if any(map(len, rounded)):
+                # what is kept does not depend on who asked for it first
+                _ = self._book
+                with FixedOrder():
+                    self._place_exactly(given, rounded, n_modes, out, in_order=True)
         return out
 
     @functools.cached_property
@@ -184,7 +184,7 @@ class Placer:
         return any(draw.frequencies.fastest > _FAST for draw in draws)
 
     def _place_roughly(
-        self, given: _Given, left: Tensor, n_modes: int, polish: bool, out: Placement
+        self, given: Given, left: Tensor, n_modes: int, polish: bool, out: Placement
     ) -> Iterator[Tensor]:
         """Place rows, their modes looked for in single precision, and yield those that this may not
         be enough for.
@@ -224,44 +224,48 @@ class Placer:
 
     def _place_exactly(
         self,
-        given: _Given,
+        given: Given,
         parts: Sequence[Tensor],
         n_modes: int,
         out: Placement,
-        alone: bool = False,
+        in_order: bool = False,
     ) -> list[Tensor]:
-        """Place rows in double precision, or each by itself, so that its bits are its own; return
-        those of the first kind that climb elsewhere from where they begin a little beside it.
+        """Place rows in double precision, or, summed in a fixed order, so that their bits are their
+        own; return those of the first kind whose values are too large, or that climb elsewhere
+        from where they begin a little beside it.
         """
         every = torch.cat([*parts, torch.zeros(0, dtype=torch.int64)])
         if not len(every):
             return []
         dim = self._candidates.shape[1]
         near = self._near if n_modes > 1 else _NONE
-        groups = (
-            ((row, True) for row in torch.split(every, 1))
-            if alone
-            else self._groups(given, every, 4 * n_modes)
-        )
+        sides = 1 if in_order else 2
         doubtful = []
-        for index, shared in groups:
+        for index, shared in self._groups(given, every, sides * n_modes, apart=in_order):
             some = given.of(index)
             target = target_for(self._views, some.rows, dim, shared, some.offsets, some.beside)
+            steep = too_steep(target)
+            if not in_order and bool(steep.any()):
+                doubtful.append(index[steep])
+                left = self._place_exactly(given, [index[~steep]], n_modes, out)
+                doubtful.extend(left)
+                continue
             chosen = best_apart(self._scores(some), near, n_modes)
-            solution = solved_exactly(target, self._candidates[chosen], again=not alone)
+            solution = solved_exactly(target, self._candidates[chosen], sides)
             out.put(index, solution.placement)
             doubtful.append(index[solution.doubtful])
         return doubtful
 
     def _groups(
-        self, given: _Given, left: Tensor, n_starts: int
+        self, given: Given, left: Tensor, n_starts: int, apart: bool = False
     ) -> Iterator[tuple[Tensor, bool]]:
         """Yield the numbers of rows that are placed in one call, and whether these share their
-        columns.
+        columns, as they do where those that do not are kept apart.
         """
         dim = self._candidates.shape[1]
-        most = rows_at_once(self._views, dim * n_starts)
-        for group, shared in _groups_of_rows(self._views, given.of(left).rows, dim, most):
+        most = rows_at_once(self._views, dim * n_starts) * (_IN_ORDER if apart else 1)
+        rows = given.of(left).rows
+        for group, shared in groups_of_rows(self._views, rows, dim, most, apart):
             yield left[group], shared
 
     def _place_in_cells(
@@ -353,7 +357,7 @@ class Placer:
         chosen = table.ascended(best_apart(scores.clone(), self._near, n_modes), scores)
         return table.begin(chosen, multipliers)
 
-    def _scores(self, given: _Given) -> Tensor:
+    def _scores(self, given: Given) -> Tensor:
         """Return scores of rows whose columns differ, or whose likelihoods are not Gaussian."""
         candidates = self._candidates
         scores = torch.empty(len(given.beside), candidates.shape[0], dtype=torch.float64)
@@ -363,31 +367,6 @@ class Placer:
             at = [shifted(view, pair, known) for view, pair in pairs]
             scores[index] = candidate_scores(at, self._views, some.rows, some.offsets)
         return scores - 0.5 * candidates.square().sum(1)
-
-
-@dataclass(frozen=True)
-class _Given:
-    """What is given of rows.
-
-    Attributes
-    ----------
-    rows : sequence over views of Tensor of shape (n, M_v)
-        Encoded.
-    offsets : sequence over views of Tensor of shape (n,), or None
-    beside : Tensor of shape (n, L)
-        Covariates.
-    """
-
-    rows: Sequence[Tensor]
-    offsets: Offsets
-    beside: Tensor
-
-    def of(self, index: Tensor) -> _Given:
-        """Return that of some rows."""
-        if len(index) == len(self.beside) and torch.equal(index, torch.arange(len(index))):
-            return self
-        rows = [y[index] for y in self.rows]
-        return _Given(rows, offsets_of(self.offsets, index), self.beside[index])
 
 
 @dataclass(frozen=True)
@@ -410,47 +389,6 @@ _NONE = torch.zeros(0, 0, dtype=torch.bool)
 
 def _single(view: ViewPosterior) -> ViewPosterior:
     return replace(view, draws=tuple(draw.to(torch.float32) for draw in view.draws))
-
-
-def _groups_of_rows(
-    views: Sequence[ViewPosterior], rows: Sequence[Tensor], dim: int, most: int
-) -> Iterator[tuple[Tensor, bool]]:
-    """Yield row indices in chunks that share a pattern of observed columns, then those with a
-    pattern of their own.
-
-    Non-conjugate views treat every entry by itself: of them it matters whether there is
-    anything at all.
-    """
-    masks = [~y.isnan() for y in rows]
-    if all(bool(mask.all()) for mask in masks):
-        yield from (
-            (chunk, True) for chunk in torch.split(torch.arange(rows[0].shape[0]), most)
-        )
-        return
-    observed = torch.cat(
-        [view.pattern(m) for view, m in zip(views, masks, strict=True)], dim=1
-    )
-    patterns, inverse, counts = torch.unique(
-        observed, dim=0, return_inverse=True, return_counts=True
-    )
-    factored = all(view.stays_factored(dim) for view in views)
-    # without matrices of their own rows need no call of their own either
-    enough = (_SINGLE_CHUNK if factored else _OWN_CALL) if patterns.shape[0] > 1 else 1
-    single: list[Tensor] = []
-    for p in range(patterns.shape[0]):
-        if not bool(patterns[p].any()):
-            continue
-        index = (inverse == p).nonzero()[:, 0]
-        if int(counts[p]) < enough:
-            single.append(index)
-        else:
-            yield from ((chunk, True) for chunk in torch.split(index, most))
-    if single:
-        size = _FACTORED_CHUNK if factored else _SINGLE_CHUNK
-        yield from (
-            (chunk, False)
-            for chunk in torch.split(torch.cat(single), min(size, max(most, _SINGLE_CHUNK)))
-        )
 
 
 def shifted(

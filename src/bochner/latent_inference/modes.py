@@ -250,8 +250,6 @@ _ASTRAY = 1
 # How far a start is moved to see whether its climb forgets it, and how far places may differ then;
 # rounding is a thousandth of such a move.
 _MOVED, _FORGOTTEN = 1e-12, 1e-4
-# Climbs from beside a start, itself among them, where counts are large.
-_SIDES = 4
 # Nats behind a row's best mode from which a mode is not walked to its end: it would weigh 1e-11.
 _WEIGHTLESS = 25.0
 # Squared distance, in posterior standard deviations, below which two climbs in single precision
@@ -314,29 +312,25 @@ def solved(target: Target | CellTarget, starts: Tensor, polish: bool) -> Solutio
     return ends.weighed(target.covariates)
 
 
-def solved_exactly(target: Target, starts: Tensor, again: bool) -> Solution:
+def solved_exactly(target: Target, starts: Tensor, sides: int) -> Solution:
     """Climb as `solved` does, in double precision alone.
 
     Parameters
     ----------
     target : Target
     starts : Tensor of shape (n, R, D), float64
-    again : bool
-        Whether other climbs begin beside every start: what rounding decides, so small a move
+    sides : int
+        So many climbs begin at every start, or beside it: what rounding decides, so small a move
         decides, too, and such rows are doubtful.
     """
     n, n_modes, dim = starts.shape
-    steep = too_steep(target)
-    sides = (_SIDES if bool(steep.any()) else 2) if again else 1
     every = torch.cat([starts + side * _MOVED for side in range(sides)])
     rows = torch.arange(n).repeat(sides).repeat_interleave(n_modes)
     ends = _rough(target, every.reshape(-1, dim), rows, starts.dtype)
     ends = ends.polished(sides * n, partial(_polished, target), rows)
     placed = ends.weighed(target.covariates.repeat(sides, 1)).placement
-    # two ways that part early may meet again by chance, but not after the same length; those along
-    # ridges part and meet all the time
+    # two ways that part early may meet again by chance, but not after the same length
     length = ends.length.reshape(sides * n, n_modes)
-    length = length.masked_fill(steep.repeat(sides)[:, None], 0.0)
     told = torch.cat([placed.mean, placed.std, length], dim=1).reshape(sides, n, -1)
     away = (told - told[0]).abs().amax((0, 2))
     return Solution(placed.of(torch.arange(n)), ~(away <= _FORGOTTEN))

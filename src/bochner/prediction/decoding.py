@@ -11,8 +11,9 @@ from torch import Tensor
 
 from bochner import random
 from bochner.features.fourier import expected_features, jet, with_covariates
-from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets
+from bochner.latent_inference.infer import MANY_DIMENSIONS
 from bochner.latent_inference.modes import Placement
+from bochner.latent_inference.row_groups import Offsets
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.likelihood import offsets_of, rows_of
 from bochner.linalg import covariance_root

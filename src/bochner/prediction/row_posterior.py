@@ -21,7 +21,7 @@ from bochner.features.fourier import with_covariates
 from bochner.latent_inference.candidate_table import best_apart
 from bochner.latent_inference.entry_terms import EntrywiseTerm, ScoringTerm
 from bochner.latent_inference.grid import OnGrid, grid_points, resolved
-from bochner.latent_inference.infer import MANY_DIMENSIONS, Offsets
+from bochner.latent_inference.infer import MANY_DIMENSIONS
 from bochner.latent_inference.modes import Placement, alike
 from bochner.latent_inference.predictive_modes import (
     Modes,
@@ -34,6 +34,7 @@ from bochner.latent_inference.predictive_modes import (
     table,
 )
 from bochner.latent_inference.row_bound import Target
+from bochner.latent_inference.row_groups import Offsets
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.memory import chunks

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.latent_inference.infer import Offsets, candidate_scores, place
+from bochner.latent_inference.infer import candidate_scores, place
+from bochner.latent_inference.row_groups import Offsets
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.prediction.completion import mixed_moments, view_columns
