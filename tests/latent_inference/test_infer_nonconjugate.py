@@ -211,6 +211,20 @@ def test_rows_of_huge_counts_are_placed_in_one_call_and_have_their_own_bits(monk
         torch.testing.assert_close(placed.std, together.std[some], rtol=0, atol=0)
 
 
+def test_rows_that_lack_a_view_are_placed_with_those_that_do_not():
+    view, candidates, Y = _ridge(6)
+    some = Y.clone()
+    some[:3] = torch.nan
+    views, rows = [view, view], [Y, some]
+    together = place(views, candidates, rows)
+    for i in range(6):
+        alone = place(views, candidates, [part[[i]] for part in rows])
+        torch.testing.assert_close(alone.modes, together.modes[[i]], rtol=0, atol=0)
+    # nothing is added by what is not there
+    without = place([view], candidates, [Y[:3]])
+    torch.testing.assert_close(without.modes, together.modes[:3], rtol=0, atol=0)
+
+
 def test_rows_under_a_wavy_kernel_do_not_depend_on_their_order():
     """Climbs of nine to twelve steps ended where rounding sent them (Matern with nu = 1/2, whose
     few frequencies are far apart).

@@ -189,6 +189,17 @@ class EntrywiseTerm:
 
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the bound with gradient and Hessian: (n,), (n, D), (n, D, D)."""
+        there = self._present[rows]
+        if not bool(there.all()):
+            # of views that a row lacks nothing is added
+            index = there.nonzero()[:, 0]
+            dim = self.frequencies.first.shape[1]
+            value, gradient = x.new_zeros(len(x)), x.new_zeros(len(x), dim)
+            hessian = x.new_zeros(len(x), dim, dim)
+            if len(index):
+                found = self.evaluate(x[index], rows[index])
+                value[index], gradient[index], hessian[index] = found
+            return value, gradient, hessian
         some = max(1, _CACHED // max(self.y.shape[1], 1))
         parts = [self._evaluated(x[part], rows[part]) for part in chunks(len(x), some)]
         if len(parts) == 1:
@@ -229,6 +240,11 @@ class EntrywiseTerm:
         )
         value = self._seen(slopes.value, rows).sum(1)
         return value, j.slope(on_features), second + self._slant(j, on_features, on_spread)
+
+    @functools.cached_property
+    def _present(self) -> Tensor:
+        """Which rows have anything, (n,)."""
+        return self.observed.any(1)
 
     @functools.cached_property
     def _complete(self) -> bool:

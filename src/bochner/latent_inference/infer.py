@@ -57,7 +57,7 @@ _FEW = 96
 # faster ones no climb is in single precision.
 _FAST = 100.0
 # So many times the rows are placed at once in a fixed order: its calls cost more.
-_IN_ORDER = 4
+_IN_ORDER = 8
 
 
 def place(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bochner.likelihoods.likelihood import offsets_of
-from bochner.weight_posterior.posterior import ViewPosterior
+from bochner.weight_posterior.posterior import NonConjugatePosterior, ViewPosterior
 
 # Rows whose pattern of observed columns is their own are solved with one quadratic form each, in
 # smaller chunks; less small ones where the forms stay factored.
@@ -54,13 +54,14 @@ def groups_of_rows(
     apart: bool,
 ) -> Iterator[tuple[Tensor, bool]]:
     """Yield row indices in chunks that share a pattern of observed columns, then those with a
-    pattern of their own; or, apart, each pattern by itself.
+    pattern of their own; or, apart, of rows that have anything, each pattern by itself.
 
     Non-conjugate views treat every entry by itself: of them it matters whether there is
     anything at all.
     """
     masks = [~y.isnan() for y in rows]
-    if all(bool(mask.all()) for mask in masks):
+    by_entry = apart and all(isinstance(view, NonConjugatePosterior) for view in views)
+    if by_entry or all(bool(mask.all()) for mask in masks):
         yield from (
             (chunk, True) for chunk in torch.split(torch.arange(rows[0].shape[0]), most)
         )
