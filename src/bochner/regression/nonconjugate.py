@@ -117,7 +117,7 @@ def nonconjugate_evidence(
     def compute(wanted: bool) -> tuple[Tensor, Sequence[Tensor | None]]:
         rows = block.rows.take(x)
         traces = [evaluate(rows[part], f) for part in chunks(rows.shape[0], CHUNK_ROWS)]
-        features = joined_features(traces)
+        features, basis = _reduced(joined_features(traces))
         current = entries
         for _ in range(n_sweeps):
             # a step bears what a bound that is stated does not
@@ -137,6 +137,7 @@ def nonconjugate_evidence(
         if not wanted:
             return scale * bound.sum(), ()
         upstream = scale * _feature_gradient(solution, current)
+        upstream = upstream if basis is None else basis @ upstream
         carried = carried_back(x, block.rows, traces, f, upstream)
         return scale * bound.sum(), (
             *carried,
@@ -209,6 +210,20 @@ def joined_features(traces: list[Trace]) -> Tensor:
     """Put the features of consecutive rows together, (K, n)."""
     parts = [trace.features for trace in traces]
     return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+
+
+def _reduced(features: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return coordinates of few rows in their span, (n, n), and its orthonormal basis, (K, n); the
+    features (K, n) and None where rows are many.
+
+    Across the span q(A) is the prior, which costs nothing: the bound is the same.
+    """
+    n_features, n = features.shape
+    # with more rows the factorisation costs what it saves
+    if 2 * n > n_features:
+        return features, None
+    basis, coordinates = torch.linalg.qr(features)
+    return coordinates, basis
 
 
 def _feature_gradient(solution: Pass, entries: Entries) -> Tensor:
