@@ -15,7 +15,7 @@ import bochner as bo
 from bochner.kernels.base import Frequencies
 from bochner.latent_inference import infer
 from bochner.latent_inference.entry_terms import EntrywiseTerm
-from bochner.latent_inference.fixed_order import FixedOrder
+from bochner.latent_inference.fixed_order import FixedOrder, holds
 from bochner.latent_inference.infer import place
 from bochner.latent_inference.row_bound import target_for
 from bochner.likelihoods.poisson import Poisson
@@ -78,6 +78,9 @@ def test_derivatives_of_the_target_are_right(name, dim, groups):
         )
 
 
+@pytest.mark.skipif(
+    not holds(), reason="this machine's libraries sum products in another order beside other rows"
+)
 @pytest.mark.parametrize("groups", [None, 1])
 @pytest.mark.parametrize("name", list(MAKERS))
 def test_in_a_fixed_order_a_row_has_its_own_bits(name, groups):
@@ -193,6 +196,9 @@ def test_climbs_along_the_ridge_of_a_huge_count_reach_its_top():
     torch.testing.assert_close(alone, together.mean[1:2], rtol=0, atol=1e-3)
 
 
+@pytest.mark.skipif(
+    not holds(), reason="this machine's libraries sum products in another order beside other rows"
+)
 def test_rows_of_huge_counts_are_placed_in_one_call_and_have_their_own_bits(monkeypatch):
     view, candidates, Y = _ridge(12)
     n_rows = []
@@ -209,6 +215,16 @@ def test_rows_of_huge_counts_are_placed_in_one_call_and_have_their_own_bits(monk
         placed = place([view], candidates, [Y[some]])
         torch.testing.assert_close(placed.modes, together.modes[some], rtol=0, atol=0)
         torch.testing.assert_close(placed.std, together.std[some], rtol=0, atol=0)
+
+
+def test_rows_are_placed_one_by_one_where_no_order_can_be_fixed(monkeypatch):
+    view, candidates, Y = _ridge(6)
+    together = place([view], candidates, [Y])
+    monkeypatch.setattr(infer, "holds", lambda: False)
+    one_by_one = place([view], candidates, [Y])
+    torch.testing.assert_close(one_by_one.modes, together.modes, rtol=0, atol=1e-3)
+    alone = place([view], candidates, [Y[2:3]])
+    torch.testing.assert_close(alone.modes, one_by_one.modes[2:3], rtol=0, atol=0)
 
 
 def test_rows_that_lack_a_view_are_placed_with_those_that_do_not():

@@ -24,7 +24,7 @@ from bochner.latent_inference.candidate_table import (
     tabulates,
 )
 from bochner.latent_inference.cells import Cells, CellTarget, celled
-from bochner.latent_inference.fixed_order import FixedOrder
+from bochner.latent_inference.fixed_order import FixedOrder, holds
 from bochner.latent_inference.modes import (
     Placement,
     Solution,
@@ -260,8 +260,12 @@ class Placer:
         self, given: Given, left: Tensor, n_starts: int, apart: bool = False
     ) -> Iterator[tuple[Tensor, bool]]:
         """Yield the numbers of rows that are placed in one call, and whether these share their
-        columns, as they do where those that do not are kept apart.
+        columns, as they do where those that do not are kept apart: one by one where the order of
+        sums cannot be fixed.
         """
+        if apart and not holds():
+            yield from ((row, True) for row in torch.split(left, 1))
+            return
         dim = self._candidates.shape[1]
         most = rows_at_once(self._views, dim * n_starts) * (_IN_ORDER if apart else 1)
         rows = given.of(left).rows
