@@ -9,7 +9,8 @@ from bochner.latent_inference.fixed_order import FixedOrder, holds
 from bochner.random import generator
 
 pytestmark = pytest.mark.skipif(
-    not holds(), reason="this machine's libraries sum products in another order beside other rows"
+    not holds(),
+    reason="this machine's libraries sum products in another order beside other rows",
 )
 
 SIZES = [(5, 3), (12, 5), (13, 7), (40, 6), (100, 33), (200, 300), (300, 2), (1000, 50)]

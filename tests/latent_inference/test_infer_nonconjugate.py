@@ -79,7 +79,8 @@ def test_derivatives_of_the_target_are_right(name, dim, groups):
 
 
 @pytest.mark.skipif(
-    not holds(), reason="this machine's libraries sum products in another order beside other rows"
+    not holds(),
+    reason="this machine's libraries sum products in another order beside other rows",
 )
 @pytest.mark.parametrize("groups", [None, 1])
 @pytest.mark.parametrize("name", list(MAKERS))
@@ -197,7 +198,8 @@ def test_climbs_along_the_ridge_of_a_huge_count_reach_its_top():
 
 
 @pytest.mark.skipif(
-    not holds(), reason="this machine's libraries sum products in another order beside other rows"
+    not holds(),
+    reason="this machine's libraries sum products in another order beside other rows",
 )
 def test_rows_of_huge_counts_are_placed_in_one_call_and_have_their_own_bits(monkeypatch):
     view, candidates, Y = _ridge(12)

@@ -9,6 +9,7 @@ from bochner.latent_inference.modes import Placement
 from bochner.latent_inference.predictive_modes import Modes
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.poisson import Poisson
+from bochner.prediction import latent_calibration
 from bochner.prediction.latent_calibration import LEVELS, Check, check, widened
 from bochner.prediction.row_batch import log_likelihood
 from bochner.prediction.row_posterior import (
@@ -236,6 +237,23 @@ def test_quantiles_of_exact_posteriors_are_not_corrected():
     low, high = latent_interval([view], candidates, placement, [y], [None], 0.8, 0.8)
     less, more = latent_interval([view], candidates, placement, [y], [None], 0.8, 0.7)
     assert float((more - less < high - low).double().mean()) > 0.9
+
+
+def test_fewer_rows_of_very_many_columns_are_drawn(monkeypatch):
+    """480 rows of 20,000 counts took two minutes."""
+    drawn = []
+
+    def counted(views, candidates, rows, **how):
+        drawn.append(len(rows[0]))
+        return place(views, candidates, rows, **how)
+
+    monkeypatch.setattr(latent_calibration, "place", counted)
+    for m in (12, 20_000):
+        view, candidates = gaussian_view(2, m=m, n=30)
+        checked = check([view], candidates, [torch.ones(1, m, dtype=torch.bool)], 0)
+        assert -0.7 <= checked.excess < 8.0
+    assert drawn[0] == 480
+    assert 100 < drawn[1] < 240
 
 
 def test_excess_widens_where_the_data_decide():

@@ -19,11 +19,13 @@ from bochner.prediction.decoding import sample_at
 from bochner.prediction.row_posterior import posteriors, seen_dimensions
 from bochner.weight_posterior.posterior import ViewPosterior
 
-# Latents of drawn rows, how many rows they are at least and at most, and the share of the entries
-# that half of the rows lack beside.
+# Latents of drawn rows, how many rows they are at least and at most, how many entries of half of
+# them, for rows of ten thousands of columns take their time, and the share of the entries that half
+# of the rows lack beside.
 _N_LATENTS = 720
 _LEAST = 32
 _MOST = 240
+_ENTRIES = 2**21
 _HIDDEN = 0.3
 # Squared errors count up to this many variances, so that a lost row does not widen all others.
 _OUTLIER = 16.0
@@ -107,7 +109,8 @@ def check(
     Check
     """
     dim = candidates.shape[1]
-    half = min(_MOST, max(_LEAST, _N_LATENTS // dim))
+    n_columns = sum(mask.shape[1] for mask in shown)
+    half = max(_LEAST, min(_MOST, _N_LATENTS // dim, _ENTRIES // max(n_columns, 1)))
     source = random.generator(seed, "latent std")
     x = torch.randn(2 * half, dim, generator=source, dtype=torch.float64)
     pattern = torch.cat(list(shown), dim=1)
