@@ -121,6 +121,22 @@ def test_categories_sum_to_one_in_any_number():
     torch.testing.assert_close(total, torch.ones_like(total))
 
 
+@pytest.mark.parametrize("spread", [0.0, 0.1, 10.0])
+def test_no_probability_leaves_its_range_where_entries_are_sure(spread):
+    """Weights of nodes add up to 1 but for rounding, and multinomial refuses what is below 0."""
+    psi = torch.linspace(-60.0, 60.0, 4001, dtype=torch.float64)[:, None]
+    variance = torch.full_like(psi, spread)
+    for likelihood, most in ((Bernoulli(), 1.0), (Binomial(5), 5.0)):
+        first, second = likelihood.predict(psi, variance)
+        assert 0.0 <= float(first.min()) <= float(first.max()) <= most
+        assert float(second.min()) >= 0.0
+    sticks, spreads = psi.repeat(1, 2), variance.repeat(1, 2)
+    categories = Categorical([[0.0, 1.0, 2.0]])
+    probability = categories.probabilities(sticks, spreads)[0]
+    assert 0.0 <= float(probability.min()) <= float(probability.max()) <= 1.0
+    assert bool(categories.draw(sticks, generator(0, "sure")).isfinite().all())
+
+
 def test_draws_have_the_variance_they_should():
     psi = torch.full((40_000, 1), 0.6, dtype=torch.float64)
     for make, _, _ in (case for cls, rows in EXAMPLES.items() for case in rows):

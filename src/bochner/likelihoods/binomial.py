@@ -106,6 +106,11 @@ class _Trials(NonConjugateLikelihood):
         p = torch.sigmoid(psi)
         return self._b(psi) * p * (1.0 - p)
 
+    def predict(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of y: of no more than all trials, whatever rounding adds."""
+        first, spread = super().predict(mean, variance)
+        return torch.minimum(first, self._b(first)), spread
+
     def draw(self, psi: Tensor, source: torch.Generator) -> Tensor:
         """Draw numbers of successes."""
         n = self._b(psi).expand(psi.shape).contiguous()

@@ -140,7 +140,8 @@ class Categorical(NonConjugateLikelihood):
         list of Tensor of shape (n, C)
             One per column.
         """
-        taken = normal_mean(torch.sigmoid, mean, variance)
+        # weights of nodes add up to 1 but for rounding: no stick is more than whole
+        taken = normal_mean(torch.sigmoid, mean, variance).clamp(max=1.0)
         out = []
         for part, values in zip(
             torch.split(taken, list(self.group_sizes), dim=1), self._known, strict=True
