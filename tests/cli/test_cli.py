@@ -759,3 +759,24 @@ def test_the_sampler_is_fitted_and_continued(tmp_path, matrix, monkeypatch):
     first, second = (tmp_path / name / "embedding.csv" for name in ("killed", "whole"))
     assert first.read_bytes() == second.read_bytes()
     assert not list(out.glob("checkpoint*"))
+
+
+def test_small_tables_are_fitted_on_one_thread(tmp_path, forks):
+    """Where cores are busy two threads took three times as long; more rows have all of them, and
+    what the environment says counts.
+    """
+    code = (
+        "import os, sys, numpy as np, torch\n"
+        "torch.set_num_threads(2)\n"
+        "from bochner.cli import fit\n"
+        "used = []\n"
+        "for n_entries, said in ((600, ''), (600, '2'), (300_000, '')):\n"
+        "    os.environ.pop('OMP_NUM_THREADS', None)\n"
+        "    if said: os.environ['OMP_NUM_THREADS'] = said\n"
+        "    with fit.one_thread_if_small(n_entries):\n"
+        "        used.append(torch.get_num_threads())\n"
+        "    used.append(torch.get_num_threads())\n"
+        "assert used == [1, 2, 2, 2, 2, 2], used\n"
+    )
+    result = forks.run(code)
+    assert result.returncode == 0, result.stderr

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import secrets
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -44,6 +46,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SEED_FILE = "seed.json"
 PAGE = "report.html"
+# Entries of a table up to which a second thread saves nothing. Where other programs keep the cores
+# busy, it costs: threads wait for each other thousands of times a second.
+_SMALL = 200_000
 # Rows on the page of a table that is not in memory.
 _SHOWN = 5000
 
@@ -196,10 +201,25 @@ def _fit(
         # said by the command
         warnings.filterwarnings("ignore", message="Interrupted", category=UserWarning)
         rows = frame(table)
-        estimator.fit(share(rows) if in_job() else rows, **beside)
+        with one_thread_if_small(math.prod(rows.shape)):
+            estimator.fit(share(rows) if in_job() else rows, **beside)
     if table.column_names is not None:
         # without pandas they are not there
         estimator.feature_names_in_ = np.array(table.column_names, dtype=object)
+
+
+@contextmanager
+def one_thread_if_small(n_entries: int) -> Iterator[None]:
+    """Use one thread for a small table, unless the caller's OMP_NUM_THREADS says how many."""
+    import torch
+
+    n_threads = torch.get_num_threads()
+    if n_entries <= _SMALL and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(n_threads)
 
 
 def estimator_of(options: FitOptions, table: Table) -> LatentVariableEstimator:
