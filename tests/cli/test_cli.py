@@ -640,6 +640,24 @@ def test_an_interrupt_dropped_at_the_end_of_a_command_prints_nothing(tmp_path, m
     assert (tmp_path / "o" / "model.bochner").exists()
 
 
+def test_an_interrupt_while_a_class_is_made_is_one(tmp_path, matrix, monkeypatch):
+    """Python 3.11 and before say RuntimeError: Error calling __set_name__."""
+    np.save(tmp_path / "X.npy", matrix)
+
+    class Named:
+        def __set_name__(self, owner, name):
+            raise KeyboardInterrupt
+
+    def interrupt(*arguments, **options):
+        type("Made", (), {"attribute": Named()})
+
+    monkeypatch.setattr(bo.NGMVLVM, "fit", interrupt)
+    done = run("fit", tmp_path / "X.npy", "--out", tmp_path / "o", *SMALL)
+    assert done.exit_code == 130
+    assert "no checkpoint to continue from" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_an_interrupt_before_a_command_begins_is_one_line(forks):
     code = """
 import bochner.__main__ as main

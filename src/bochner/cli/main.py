@@ -42,7 +42,15 @@ from bochner.cli.parse import (
     check_words,
     checkpoints,
 )
-from bochner.cli.session import INTERRUPTED, follows, in_job, report_progress, say, session
+from bochner.cli.session import (
+    INTERRUPTED,
+    follows,
+    in_job,
+    interrupts_as_such,
+    report_progress,
+    say,
+    session,
+)
 from bochner.progress import overall
 
 app = typer.Typer(
@@ -193,7 +201,8 @@ def fit(
                 size_factors,
             )
             try:
-                reply.values, interrupted = logic.run(options)
+                with interrupts_as_such():
+                    reply.values, interrupted = logic.run(options)
             except KeyboardInterrupt:  # before training, or after it while the rows are placed
                 _say_how_to_resume(bool(checkpoints(out)))
                 raise

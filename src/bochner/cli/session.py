@@ -122,7 +122,8 @@ def session(as_json: bool, log: Path | None = None) -> Iterator[Reply]:
             log = None if follows() else log
             if log is not None:
                 written = kept.enter_context(_logged(log))
-            yield reply
+            with interrupts_as_such():
+                yield reply
             _LOG.info(
                 "done: %s",
                 {
@@ -147,6 +148,26 @@ def session(as_json: bool, log: Path | None = None) -> Iterator[Reply]:
         reply.show(reply.values)
     if reply.code:
         raise typer.Exit(reply.code)
+
+
+@contextmanager
+def interrupts_as_such() -> Iterator[None]:
+    """Raise an interrupt as itself that came while a class was made, in an import: Python up to
+    3.11 hides it behind a RuntimeError.
+
+    Raises
+    ------
+    KeyboardInterrupt
+    """
+    try:
+        yield
+    except Exception as error:
+        cause = error.__cause__
+        while cause is not None and not isinstance(cause, KeyboardInterrupt):
+            cause = cause.__cause__
+        if cause is None:
+            raise
+        raise KeyboardInterrupt from error
 
 
 class _Output(io.FileIO):

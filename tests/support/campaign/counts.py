@@ -237,6 +237,8 @@ Seed 52204, 6,762 rows of counts of 1e8 in five dimensions, took eight minutes a
 rounding decides were placed one by one. They are placed together now, in two, which is still more
 than a trial is given: their climbs along ridges have eighty steps. Seed 60115: a
 probability of a sure category was below 0 by rounding, and torch refused to draw from it.
+Interrupts, seed 63022: Ctrl-C while Python made a class of a library, which hides it behind another
+error, was called a fault.
 A trial follows from its seed and the commit:
 `python -m campaign fits --seed 7 --trials 1` repeats trial 7.
 """
