@@ -658,6 +658,21 @@ def test_an_interrupt_while_a_class_is_made_is_one(tmp_path, matrix, monkeypatch
     assert "Traceback" not in done.stderr
 
 
+def test_an_error_that_is_its_own_cause_ends_a_command(tmp_path, matrix, monkeypatch):
+    """Those that processes tell each other of are."""
+    np.save(tmp_path / "X.npy", matrix)
+
+    def fail(*arguments, **options):
+        error = InputError("Expected this, got that. Do so.")
+        error.__cause__ = error
+        raise error
+
+    monkeypatch.setattr(bo.NGMVLVM, "fit", fail)
+    done = run("fit", tmp_path / "X.npy", "--out", tmp_path / "o", *SMALL)
+    assert done.exit_code == 2
+    assert "Expected this" in done.stderr
+
+
 def test_an_interrupt_before_a_command_begins_is_one_line(forks):
     code = """
 import bochner.__main__ as main

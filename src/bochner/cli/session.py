@@ -162,12 +162,13 @@ def interrupts_as_such() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        cause = error.__cause__
-        while cause is not None and not isinstance(cause, KeyboardInterrupt):
-            cause = cause.__cause__
-        if cause is None:
-            raise
-        raise KeyboardInterrupt from error
+        # an error that another process met may be its own cause
+        causes: list[BaseException] = [error]
+        while (cause := causes[-1].__cause__) is not None and cause not in causes:
+            causes.append(cause)
+        if any(isinstance(cause, KeyboardInterrupt) for cause in causes):
+            raise KeyboardInterrupt from error
+        raise
 
 
 class _Output(io.FileIO):
