@@ -60,8 +60,8 @@ FLOORS: dict[str, str] = {
         weight_posterior.conditioning weight_posterior.posterior
         weight_posterior.downdating weight_posterior
         latent_inference.fixed_order latent_inference.entry_terms latent_inference.row_bound
-        latent_inference.row_groups
-        latent_inference.candidate_table latent_inference.cells latent_inference.modes
+        latent_inference.row_groups latent_inference.candidate_table
+        latent_inference.polynomials latent_inference.cells latent_inference.modes
         latent_inference.infer
         latent_inference.predictive_modes latent_inference.grid latent_inference
         prediction.entry_statistics prediction.calibration prediction.decoding

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.cli.data import write_embedding
+from bochner.cli.session import one_thread_if_small
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.io.extensions import MODEL_FILE
 from bochner.model_selection.calibrate import calibration
@@ -82,8 +83,9 @@ def run(options: DemoOptions) -> dict[str, object]:
     started = time.perf_counter()
     _make_folder(options.out)
     data = split(options)
-    model = fitted(options, data)
-    completed = completion(model, data)
+    with one_thread_if_small(data.train.size):
+        model = fitted(options, data)
+        completed = completion(model, data)
     values = scores(model, data, completed)
     hidden = data.views[_HIDDEN_VIEW]
     observed = np.ones(data.test.shape, dtype=bool)

@@ -801,15 +801,53 @@ def test_small_tables_are_fitted_on_one_thread(tmp_path, forks):
     code = (
         "import os, sys, numpy as np, torch\n"
         "torch.set_num_threads(2)\n"
-        "from bochner.cli import fit\n"
+        "from bochner.cli.session import one_thread_if_small\n"
         "used = []\n"
         "for n_entries, said in ((600, ''), (600, '2'), (300_000, '')):\n"
         "    os.environ.pop('OMP_NUM_THREADS', None)\n"
         "    if said: os.environ['OMP_NUM_THREADS'] = said\n"
-        "    with fit.one_thread_if_small(n_entries):\n"
+        "    with one_thread_if_small(n_entries):\n"
         "        used.append(torch.get_num_threads())\n"
         "    used.append(torch.get_num_threads())\n"
         "assert used == [1, 2, 2, 2, 2, 2], used\n"
+    )
+    result = forks.run(code)
+    assert result.returncode == 0, result.stderr
+
+
+def test_commands_use_one_thread_for_small_tables(tmp_path, forks, rng):
+    data, run, full = (str(tmp_path / name) for name in ("data.csv", "run", "full.csv"))
+    np.savetxt(data, rng.normal(size=(30, 4)), delimiter=",", header="a,b,c,d", comments="")
+    model = str(tmp_path / "run" / "model.bochner")
+    fit = ["fit", data, "--out", run, "--set", "max_iter=3", "--set", "init=pca"]
+    commands = [fit]
+    for command, out in (("transform", "z.csv"), ("impute", full)):
+        commands.append([command, model, data, "--out", str(tmp_path / out)])
+    commands.append(["calibrate", model, data])
+    code = (
+        "import os, sys, torch\n"
+        "os.environ.pop('OMP_NUM_THREADS', None)\n"
+        "torch.set_num_threads(2)\n"
+        "from bochner.estimators.base import LatentVariableEstimator as Estimator\n"
+        "from bochner.cli import apply\n"
+        "from bochner.__main__ import main\n"
+        "used = []\n"
+        "def recorded(owner, name):\n"
+        "    method = getattr(owner, name)\n"
+        "    def inner(*args, **kwargs):\n"
+        "        used.append((name, torch.get_num_threads()))\n"
+        "        return method(*args, **kwargs)\n"
+        "    setattr(owner, name, inner)\n"
+        "for name in ('fit', 'transform', 'impute'): recorded(Estimator, name)\n"
+        "recorded(apply, 'calibration')\n"
+        f"for arguments in {commands!r}:\n"
+        "    sys.argv = ['bochner', *arguments]\n"
+        "    try: main()\n"
+        "    except SystemExit as ended: assert not ended.code, arguments\n"
+        "names = {name for name, _ in used}\n"
+        "assert names == {'fit', 'transform', 'impute', 'calibration'}, names\n"
+        "assert {threads for _, threads in used} == {1}, used\n"
+        "assert torch.get_num_threads() == 2\n"
     )
     result = forks.run(code)
     assert result.returncode == 0, result.stderr

@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.gaussian import Gaussian
+from bochner.prediction import diagnostics
 from bochner.prediction.diagnostics import (
     collapse,
     linear_latent_variances,
@@ -17,6 +18,7 @@ from bochner.prediction.diagnostics import (
 )
 from bochner.weight_posterior.conditioning import SharedDraw
 from bochner.weight_posterior.posterior import ViewPosterior
+from helpers.posteriors import conditioned_view
 
 N = 9
 
@@ -231,3 +233,13 @@ def test_relevance_is_that_of_finite_differences(dim, m):
     result = relevance([view], x)
     assert result.shape == (1, dim)
     np.testing.assert_allclose(result[0], expected / expected.sum(), rtol=1e-6)
+
+
+def test_relevance_of_many_rows_is_that_of_all_to_a_hundredth(monkeypatch):
+    view, x, _ = conditioned_view(2, 6)
+    every = relevance([view], x)
+    monkeypatch.setattr(diagnostics, "_RELEVANT", len(x) // 3)
+    some = relevance([view], x)
+    assert not np.array_equal(some, every)
+    np.testing.assert_allclose(some, every, atol=0.02)
+    assert some.sum() == pytest.approx(1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,6 +24,7 @@ from bochner.cli.data import (
     write_matrices,
 )
 from bochner.cli.parse import COLUMNAR, OUTPUTS, check_output
+from bochner.cli.session import one_thread_if_small
 from bochner.cli.tables import covariates_at, covariates_of, size_factors_in, write_frame
 from bochner.data.row_sources import PartSource, RowSource
 from bochner.errors import InputError, message
@@ -75,9 +77,10 @@ def transform(rows: Rows) -> int:
     table = None
     if source is None:
         table = read_rows(model, rows.data, rows.index, rows.layer, rows.beside)
-    with names_are_checked():
+    X: Any = source if table is None else table.X
+    with names_are_checked(), one_thread_if_small(math.prod(X.shape)):
         placed = model.transform(
-            source if table is None else table.X,
+            X,
             return_std=True,
             interval=rows.interval,
             size_factors=rows.factors(),
@@ -161,7 +164,7 @@ def impute(rows: Rows, std_out: Path | None) -> int:
     table = read_rows(model, rows.data, rows.index, rows.layer, rows.beside)
     mixed = isinstance(table, FrameTable)
     beside = covariates_of(model, rows.data, rows.index, rows.reading)
-    with names_are_checked():
+    with names_are_checked(), one_thread_if_small(math.prod(table.X.shape)):
         X = frame(table) if mixed else table.X
         of_rows = {"size_factors": rows.factors(), "covariates": beside}
         full, std = model.impute(X, return_std=True, **of_rows)
@@ -225,7 +228,7 @@ def calibrate(options: CalibrateOptions) -> CalibrationReport:
             options.data, options.size_factors, options.index, options.reading
         ),
     }
-    with names_are_checked():
+    with names_are_checked(), one_thread_if_small(math.prod(table.X.shape)):
         beside = covariates_of(model, options.data, options.index, options.reading)
         report = calibration(
             model, table.X, **how, covariates=beside, random_state=options.seed

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import secrets
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,7 +26,7 @@ from bochner.cli.parse import (
     parse_settings,
     parse_views,
 )
-from bochner.cli.session import in_job, say
+from bochner.cli.session import in_job, one_thread_if_small, say
 from bochner.cli.tables import covariates_to_fit, size_factors_in, table_to_fit
 from bochner.data.row_sources import share
 from bochner.data.validation import check_shared_rows
@@ -46,9 +45,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SEED_FILE = "seed.json"
 PAGE = "report.html"
-# Entries of a table up to which a second thread saves nothing. Where other programs keep the cores
-# busy, it costs: threads wait for each other thousands of times a second.
-_SMALL = 200_000
 # Rows on the page of a table that is not in memory.
 _SHOWN = 5000
 
@@ -206,20 +202,6 @@ def _fit(
     if table.column_names is not None:
         # without pandas they are not there
         estimator.feature_names_in_ = np.array(table.column_names, dtype=object)
-
-
-@contextmanager
-def one_thread_if_small(n_entries: int) -> Iterator[None]:
-    """Use one thread for a small table, unless the caller's OMP_NUM_THREADS says how many."""
-    import torch
-
-    n_threads = torch.get_num_threads()
-    if n_entries <= _SMALL and "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(n_threads)
 
 
 def estimator_of(options: FitOptions, table: Table) -> LatentVariableEstimator:

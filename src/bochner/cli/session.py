@@ -38,6 +38,10 @@ BAD_INPUT = 2
 NOT_WRITTEN = 3
 INTERRUPTED = 130
 
+# Entries of a table up to which a second thread saves nothing. Where other programs keep the cores
+# busy, it costs: threads wait for each other thousands of times a second.
+_SMALL = 200_000
+
 Show = Callable[[dict[str, object]], None]
 
 
@@ -169,6 +173,20 @@ def interrupts_as_such() -> Iterator[None]:
         if any(isinstance(cause, KeyboardInterrupt) for cause in causes):
             raise KeyboardInterrupt from error
         raise
+
+
+@contextmanager
+def one_thread_if_small(n_entries: int) -> Iterator[None]:
+    """Use one thread for a small table, unless the caller's OMP_NUM_THREADS says how many."""
+    import torch
+
+    n_threads = torch.get_num_threads()
+    if n_entries <= _SMALL and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(n_threads)
 
 
 class _Output(io.FileIO):

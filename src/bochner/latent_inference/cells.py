@@ -9,7 +9,7 @@ costs a row some ten thousand multiplications, whatever the number of features a
 from __future__ import annotations
 
 import functools
-import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.features.fourier import evaluate
+from bochner.latent_inference.polynomials import DEGREE, Polynomials
 from bochner.latent_inference.row_bound import Shared, Target, Term, target_for
 from bochner.linalg import newton_step
 from bochner.memory import chunks
@@ -28,12 +29,12 @@ from bochner.weight_posterior.posterior import (
     ViewPosterior,
 )
 
-# Degree of the polynomials, and most dimensions of the plane.
-_DEGREE, _MOST_DIMENSIONS = 12, 2
+# Most dimensions of the plane.
+_MOST_DIMENSIONS = 2
 # Share of a difference of bounds that rounding explains.
 _SAME = 1e-7
 # Widths of cells that are tried, and how far a mode may move, in posterior standard deviations.
-_WIDTHS, _TOLERANCE = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.125), 5e-5
+_WIDTHS, _TOLERANCE = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.125), 2e-5
 # Cells on which a width is tried, and points of each.
 _TRIED, _POINTS = 6, 8
 # Directions to which wide a are reduced: those of so many candidates, down to a share of the
@@ -205,71 +206,6 @@ def _(view: NonConjugatePosterior, y: Tensor) -> Tensor:
     return torch.cat([of_row * observed for of_row, _ in pairs], dim=1)
 
 
-class _Polynomials:
-    """Polynomials of total degree on the square [-1, 1]^D, which values at as many points tell.
-
-    Parameters
-    ----------
-    dim : int
-        1: Chebyshev's extrema; 2: the Padua points, at which interpolation is nearly as good.
-    """
-
-    def __init__(self, dim: int) -> None:
-        p = _DEGREE
-        first = torch.arange(p + 1, dtype=torch.float64).mul(torch.pi / p).cos()
-        second = torch.arange(p + 2, dtype=torch.float64).mul(torch.pi / (p + 1)).cos()
-        if dim == 1:
-            self.index = torch.arange(p + 1)[None]
-            self.nodes = first[:, None]
-        else:
-            pairs = itertools.product(range(p + 1), repeat=2)
-            self.index = torch.tensor([pair for pair in pairs if sum(pair) <= p]).T
-            places = itertools.product(range(p + 1), range(p + 2))
-            some = torch.tensor([pair for pair in places if sum(pair) % 2 == 0]).T
-            self.nodes = torch.stack([first[some[0]], second[some[1]]], dim=1)
-        directions, triangle = torch.linalg.qr(self.at(self.nodes)[0].T)
-        self.coefficients = torch.linalg.solve_triangular(triangle, directions.T, upper=True)
-
-    def at(self, u: Tensor) -> list[Tensor]:
-        """Return all polynomials, and their derivatives along each dimension and along each pair of
-        them, (T, P), at points (P, D).
-        """
-        along = [_chebyshev(u[:, d]) for d in range(u.shape[1])]
-        columns = [part[:, index] for part, index in zip(along, self.index, strict=True)]
-        orders = sorted(itertools.product(range(3), repeat=u.shape[1]), key=_order)
-        out = []
-        for order in orders:
-            if sum(order) <= 2:
-                parts = [column[r] for column, r in zip(columns, order, strict=True)]
-                out.append(functools.reduce(torch.mul, parts))
-        return out
-
-    def evaluate(self, terms: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return values, gradients and Hessians of P polynomials, (T, P), at a point each."""
-        sums = [(terms * part).sum(0) for part in self.at(u)]
-        if u.shape[1] == 1:
-            return sums[0], sums[1][:, None], sums[2][:, None, None]
-        value, first, second, along, across, beside = sums
-        hessian = torch.stack([along, across, across, beside], dim=1).reshape(-1, 2, 2)
-        return value, torch.stack([first, second], dim=1), hessian
-
-
-def _order(order: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-    return sum(order), tuple(-r for r in order)
-
-
-def _chebyshev(u: Tensor) -> Tensor:
-    """Return Chebyshev's polynomials with two derivatives, (3, degree + 1, P)."""
-    out = u.new_zeros(3, _DEGREE + 1, len(u))
-    out[0, 0], out[0, 1], out[1, 1] = 1.0, u, 1.0
-    twice = 2.0 * u
-    for k in range(2, _DEGREE + 1):
-        out[:, k] = twice * out[:, k - 1] - out[:, k - 2]
-        out[1, k].add_(out[0, k - 1], alpha=2.0)
-        out[2, k].add_(out[1, k - 1], alpha=4.0)
-    return out
-
-
 class Cells:
     """Squares of the latent plane with the polynomials of a and h, made when a row comes there.
 
@@ -283,7 +219,7 @@ class Cells:
 
     def __init__(self, parts: Parts, candidates: Tensor, width: float) -> None:
         self._parts = parts
-        self._polynomials = _Polynomials(parts.dim)
+        self._polynomials = Polynomials(parts.dim)
         some = candidates[:: -(-len(candidates) // _SPANNED)]
         self._basis = _basis(parts.of_points(some)[0])
         self._slopes = None if self._basis is None else parts.slopes(self._basis)
@@ -343,22 +279,28 @@ class Cells:
 
     def _error(self, candidates: Tensor) -> float:
         """Return how far, in posterior standard deviations, modes may be from where they are: as
-        far as a slope is wrong at the most, as precisions are 1 at the least.
+        far as slopes are wrong times the largest of these deviations, which is 1 at the most.
         """
         at = candidates[:: -(-len(candidates) // _TRIED)]
-        source = random.generator(0, "cells/points")
-        shape = (len(at), _POINTS, at.shape[1])
-        key = self._keys(at)
-        inside = torch.rand(shape, generator=source, dtype=torch.float64)
-        points = ((key[:, None] + inside) * self._width).flatten(0, 1)
-        s = self._parts.of_rows(self._parts.drawn(at)).repeat_interleave(_POINTS, 0)
+        key = random.generator(0, "cells/points")
+        inside = torch.rand(len(at), _POINTS, at.shape[1], generator=key, dtype=torch.float64)
+        points = ((self._keys(at)[:, None] + inside) * self._width).flatten(0, 1)
+        drawn = self._parts.of_rows(self._parts.drawn(at))
         linear, common = self._parts.of_points(points)
-        exact = (s * linear).sum(1) + common
-        rows = torch.cat([self._reduced(s), s.new_ones(len(s), 1)], dim=1)
-        value = CellTarget(self, rows).evaluate(points, torch.arange(len(points)))[0]
-        away = float((value - exact).abs().max())
+        of_points = torch.arange(len(at)).repeat_interleave(_POINTS)
+        exact = (drawn[of_points] * linear).sum(1) + common
+        rows = torch.cat([self._reduced(drawn), drawn.new_ones(len(at), 1)], dim=1)
+        target = CellTarget(self, rows)
+        away = float((target.evaluate(points, of_points)[0] - exact).abs().max())
+        # rows that the model draws at a point lie about there
+        bends = torch.linalg.eigvalsh(target.evaluate(at, torch.arange(len(at)))[2])
         # such an error crosses 0 once more than the polynomials' degree
-        return away * 2.0 * (_DEGREE + 1) / self._width
+        return (
+            away
+            * 2.0
+            * (DEGREE + 1)
+            / (self._width * math.sqrt(max(1.0, -float(bends.max()))))
+        )
 
     def _keys(self, x: Tensor) -> Tensor:
         return (x / self._width).floor()
@@ -392,16 +334,14 @@ class Cells:
         lacking = [i for i, code in enumerate(codes) if code not in self._held]
         numbers = self._book.shape[1] * self._polynomials.index.shape[1]
         kept = dict(self._held) if len(self._held) < _NUMBERS // numbers else {}
-        n_nodes = len(self._polynomials.nodes)
-        width = n_nodes * (self._parts_width + sum(_features(v) for v in self._parts.views))
+        nodes = 0.5 * self._width * self._polynomials.nodes
+        width = len(nodes) * (self._parts_width + sum(_features(v) for v in self._parts.views))
         for part in chunks(len(lacking), max(1, _AT_ONCE // width)):
             some = lacking[part]
-            offsets = 0.5 * self._width * self._polynomials.nodes
-            points = (centres[some][:, None] + offsets).flatten(0, 1)
+            points = (centres[some][:, None] + nodes).flatten(0, 1)
             linear, common = self._parts.of_points(points, self._slopes)
             values = torch.cat([linear, common[:, None]], dim=1)
-            by_cell = values.reshape(len(some), n_nodes, -1)
-            terms = self._polynomials.coefficients @ by_cell
+            terms = self._polynomials.coefficients @ values.reshape(len(some), len(nodes), -1)
             kept |= zip([codes[i] for i in some], terms.mT.contiguous(), strict=True)
         cells = [kept.get(code, self._held.get(code)) for code in codes]
         self._held = kept
@@ -416,10 +356,9 @@ class Cells:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return values, gradients and Hessians of points' polynomials at x, (P, D)."""
         scale = 2.0 / self._width
-        parts = [
-            self._polynomials.evaluate(terms[:, part], scale * (x[part] - centres[part]))
-            for part in chunks(len(x), _BLOCK)
-        ]
+        u = scale * (x - centres)
+        cuts = chunks(len(x), _BLOCK)
+        parts = [self._polynomials.evaluate(terms[:, cut], u[cut]) for cut in cuts]
         value, gradient, hessian = map(torch.cat, zip(*parts, strict=True))
         return value, gradient * scale, hessian * scale**2
 

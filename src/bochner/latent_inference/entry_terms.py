@@ -189,8 +189,7 @@ class EntrywiseTerm:
 
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the bound with gradient and Hessian: (n,), (n, D), (n, D, D)."""
-        there = self._present[rows]
-        if not bool(there.all()):
+        if not (self._complete or bool((there := self._present[rows]).all())):
             # of views that a row lacks nothing is added
             index = there.nonzero()[:, 0]
             dim = self.frequencies.first.shape[1]
