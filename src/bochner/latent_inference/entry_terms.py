@@ -289,9 +289,15 @@ class EntrywiseTerm:
     def _slant(self, j: Jet, on_features: Tensor, on_spread: Tensor) -> Tensor:
         """The part that comes from the features' second derivatives."""
         total = j.curvature(on_features)
-        for g, covariance in enumerate(self.covariance):
-            product = _pushed(j.jacobian, covariance) @ j.jacobian.transpose(1, 2)
-            total = total + 2.0 * on_spread[:, g, None, None] * product
+        n, dim, k = j.jacobian.shape
+        slopes = j.jacobian.transpose(1, 2)
+        # several groups in one call, as many as stay in the cache
+        for some in chunks(len(self.covariance), max(1, _CACHED // max(n * dim * k, 1))):
+            # symmetric matrices one below the other, transposed, are the same side by side
+            beside = self.covariance[some].flatten(0, 1).T
+            product = _pushed(j.jacobian, beside).reshape(n, -1, k) @ slopes
+            forms = product.view(n, dim, -1, dim)
+            total = total + (2.0 * on_spread[:, None, some, None] * forms).sum(2)
         return total
 
 
