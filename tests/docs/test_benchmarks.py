@@ -376,3 +376,19 @@ if __name__ == "__main__":
         check=False,
     )
     assert done.stdout.split() == ["True", "1"], done.stderr
+
+
+def test_what_runs_apart_ends_with_the_benchmark():
+    """A peer that went on after SIGTERM slowed the next measurement twofold."""
+    code = """
+import harness
+if __name__ == "__main__":
+    harness.apart(exec, "import time; print('begun', flush=True); time.sleep(900)")
+"""
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=BENCHMARKS, stdout=subprocess.PIPE, text=True) as begun:
+        assert begun.stdout.readline() == "begun\n"
+        begun.terminate()
+        # open until every process that writes there has ended
+        rest, _ = begun.communicate(timeout=300)
+    assert rest == ""
