@@ -202,6 +202,10 @@ def covariance_root(covariance: Tensor) -> Tensor:
     return root
 
 
+# Share of the largest diagonal entry below which a curvature has no sign.
+_ROUNDED = 1e-8
+
+
 def newton_step(gradient: Tensor, hessian: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
     """Return an ascent step, its curvatures made positive and its length cut, and the rise the full
     step promises.
@@ -233,6 +237,14 @@ def _solved(matrices: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     first, second = right[:, 0], right[:, 1]
     x = torch.stack([c * first - b * second, a * second - b * first], dim=1)
     return x / determinant[:, None], (a > 0.0) & (determinant > 0.0)
+
+
+def positive_definite(matrices: Tensor) -> Tensor:
+    """Return which matrices, (P, D, D), are positive definite but for rounding, (P,)."""
+    scale = matrices.diagonal(dim1=1, dim2=2).abs().amax(1)
+    eye = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
+    raised = matrices + (_ROUNDED * scale)[:, None, None] * eye
+    return _solved(raised, torch.zeros_like(matrices[..., 0]))[1]
 
 
 def _inverted(matrices: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,10 +11,10 @@ from bochner.kernels.base import Frequencies
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.latent_inference import infer
 from bochner.latent_inference.infer import place
-from bochner.latent_inference.modes import Placement, solved
+from bochner.latent_inference.modes import Placement, _weighed, solved
 from bochner.latent_inference.row_bound import target_for
 from bochner.likelihoods.gaussian import Gaussian
-from bochner.linalg import newton_step, positive_inverse
+from bochner.linalg import newton_step, positive_definite, positive_inverse
 from bochner.prediction.decoding import complete, decode, draw_latents, sample_at
 from bochner.random import generator
 from bochner.regression.evidence import view_evidence
@@ -346,3 +346,25 @@ def test_few_rows_of_ordinary_data_climb_again(dim, monkeypatch):
     monkeypatch.setattr(infer, "solved_exactly", counted)
     place([view], x, [Y])
     assert sum(exact) <= 6
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_a_saddle_is_no_mode_where_there_are_others(dim):
+    """Its Laplace evidence would be the larger one: that of a curvature that is not there."""
+    eye = torch.eye(dim, dtype=torch.float64)
+    saddle = torch.diag(torch.tensor([50.0, *[-30.0] * (dim - 1)], dtype=torch.float64))
+    x = torch.arange(6 * dim, dtype=torch.float64).reshape(6, dim)
+    value = torch.tensor([-3.0, -3.5, -torch.inf, -3.0, -torch.inf, -3.5], dtype=torch.float64)
+    hessian = torch.stack([saddle, -500.0 * eye, -eye, saddle, -eye, saddle])
+    placed = _weighed(x, value, hessian, x.new_zeros(2, 0))
+    assert placed.weights[0].tolist() == [1.0, 0.0, 0.0]
+    torch.testing.assert_close(placed.mean[0], x[1])
+    # of saddles alone the better one is all there is
+    torch.testing.assert_close(placed.mean[1], x[3])
+    rounded = -500.0 * eye.clone()
+    rounded[0, 0] = 1e-7
+    assert positive_definite(torch.stack([-saddle, 500.0 * eye, -rounded])).tolist() == [
+        False,
+        True,
+        dim > 1,
+    ]

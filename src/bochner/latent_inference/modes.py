@@ -18,7 +18,7 @@ from bochner.features.fourier import with_covariates
 from bochner.latent_inference.candidate_table import Starts
 from bochner.latent_inference.cells import CellTarget
 from bochner.latent_inference.row_bound import SETTLED, Target
-from bochner.linalg import newton_step, positive_inverse
+from bochner.linalg import newton_step, positive_definite, positive_inverse
 
 
 @dataclass(frozen=True)
@@ -429,6 +429,9 @@ def _weighed(x: Tensor, value: Tensor, hessian: Tensor, covariates: Tensor) -> P
     dim = x.shape[1]
     covariance, log_volume = positive_inverse(-hessian)
     evidence = (value + 0.5 * log_volume).reshape(n, n_modes)
+    # a climb may end at a saddle, about which nothing is like a normal distribution
+    top = positive_definite(-hessian).reshape(n, n_modes) & evidence.isfinite()
+    evidence = evidence.masked_fill(~top & top.any(1, keepdim=True), -torch.inf)
     order = evidence.argsort(dim=1, descending=True, stable=True)
     modes = x.reshape(n, n_modes, dim).gather(1, order[..., None].expand(-1, -1, dim))
     evidence = evidence.gather(1, order)
