@@ -1,5 +1,6 @@
 """Faults of disks, as the system raises them."""
 
+import gc
 import os
 import resource
 import signal
@@ -14,6 +15,8 @@ def room_for(n_bytes):
     """Let no file grow beyond so many bytes: writes then raise OSError (File too large), as on a
     full disk.
     """
+    # files that other tests left to the collector would be written to their end inside
+    gc.collect()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, limits[1]))
