@@ -202,10 +202,6 @@ def covariance_root(covariance: Tensor) -> Tensor:
     return root
 
 
-# Share of the largest diagonal entry below which a curvature has no sign.
-_ROUNDED = 1e-8
-
-
 def newton_step(gradient: Tensor, hessian: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
     """Return an ascent step, its curvatures made positive and its length cut, and the rise the full
     step promises.
@@ -237,6 +233,10 @@ def _solved(matrices: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     first, second = right[:, 0], right[:, 1]
     x = torch.stack([c * first - b * second, a * second - b * first], dim=1)
     return x / determinant[:, None], (a > 0.0) & (determinant > 0.0)
+
+
+# Share of the largest diagonal entry below which a curvature has no sign.
+_ROUNDED = 1e-8
 
 
 def positive_definite(matrices: Tensor) -> Tensor:

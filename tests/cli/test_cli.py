@@ -823,7 +823,15 @@ def test_commands_use_one_thread_for_small_tables(tmp_path, forks, rng):
     commands = [fit]
     for command, out in (("transform", "z.csv"), ("impute", full)):
         commands.append([command, model, data, "--out", str(tmp_path / out)])
+    # rows that are placed and completed part by part
+    array = str(tmp_path / "data.npy")
+    np.save(array, np.loadtxt(data, delimiter=",", skiprows=1))
+    commands += [
+        [command, model, array, "--out", str(tmp_path / f"{command}.npy")]
+        for command in ("transform", "impute")
+    ]
     commands.append(["calibrate", model, data])
+    commands.append(["report", model, data, "--out", str(tmp_path / "page.html")])
     code = (
         "import os, sys, torch\n"
         "os.environ.pop('OMP_NUM_THREADS', None)\n"

@@ -241,5 +241,5 @@ def test_relevance_of_many_rows_is_that_of_all_to_a_hundredth(monkeypatch):
     monkeypatch.setattr(diagnostics, "_RELEVANT", len(x) // 3)
     some = relevance([view], x)
     assert not np.array_equal(some, every)
-    np.testing.assert_allclose(some, every, atol=0.02)
+    np.testing.assert_allclose(some, every, atol=0.01)
     assert some.sum() == pytest.approx(1.0)

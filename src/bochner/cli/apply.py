@@ -78,7 +78,7 @@ def transform(rows: Rows) -> int:
     if source is None:
         table = read_rows(model, rows.data, rows.index, rows.layer, rows.beside)
     X: Any = source if table is None else table.X
-    with names_are_checked(), one_thread_if_small(math.prod(X.shape)):
+    with working_on(X.shape):
         placed = model.transform(
             X,
             return_std=True,
@@ -106,7 +106,7 @@ def _completed_on_disk(
     # of arrays, which have none
     names = source.columns or [""] * source.n_columns
     size = max(1, PLACED_ROWS // source.block_rows) * source.block_rows
-    with names_are_checked(), overall("reading rows", shown=True), ExitStack() as files:
+    with working_on(source.shape), overall("reading rows", shown=True), ExitStack() as files:
         # a bad value is found, and placed, before any work
         model._validate(source, reset=False)
         given = (source.n_rows, names, source.dtype)
@@ -132,7 +132,7 @@ def _from_disk_to_disk(model: LatentVariableEstimator, source: RowSource, asked:
     interval = asked.interval
     names = latent_names(model._n_latents, 2 if interval is None else 4)
     size = max(1, PLACED_ROWS // source.block_rows) * source.block_rows
-    with names_are_checked(), overall("reading rows", shown=True):
+    with working_on(source.shape), overall("reading rows", shown=True):
         # a bad value is found, and placed, before any work
         model._validate(source, reset=False)
         with writing(asked.out, n_rows, names, source.dtype) as write:
@@ -164,7 +164,7 @@ def impute(rows: Rows, std_out: Path | None) -> int:
     table = read_rows(model, rows.data, rows.index, rows.layer, rows.beside)
     mixed = isinstance(table, FrameTable)
     beside = covariates_of(model, rows.data, rows.index, rows.reading)
-    with names_are_checked(), one_thread_if_small(math.prod(table.X.shape)):
+    with working_on(table.X.shape):
         X = frame(table) if mixed else table.X
         of_rows = {"size_factors": rows.factors(), "covariates": beside}
         full, std = model.impute(X, return_std=True, **of_rows)
@@ -228,7 +228,7 @@ def calibrate(options: CalibrateOptions) -> CalibrationReport:
             options.data, options.size_factors, options.index, options.reading
         ),
     }
-    with names_are_checked(), one_thread_if_small(math.prod(table.X.shape)):
+    with working_on(table.X.shape):
         beside = covariates_of(model, options.data, options.index, options.reading)
         report = calibration(
             model, table.X, **how, covariates=beside, random_state=options.seed
@@ -241,11 +241,11 @@ def calibrate(options: CalibrateOptions) -> CalibrationReport:
 
 
 @contextmanager
-def names_are_checked() -> Iterator[None]:
-    """Keep scikit-learn from warning about an array without names: they were compared when it was
-    read.
+def working_on(shape: tuple[int, ...]) -> Iterator[None]:
+    """Use one thread for few entries, and keep scikit-learn from warning about an array without
+    names: they were compared when it was read.
     """
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), one_thread_if_small(math.prod(shape)):
         warnings.filterwarnings(
             "ignore", message="X does not have valid feature names", category=UserWarning
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bochner.cli.align import read_rows
-from bochner.cli.apply import names_are_checked
+from bochner.cli.apply import working_on
 from bochner.cli.data import Reading, frame, load_model
 from bochner.cli.fit import PAGE
 from bochner.cli.tables import covariates_of
@@ -87,7 +87,8 @@ def run(options: ReportOptions) -> dict[str, object]:
     )
     calibrated = _calibration(model, options)
     title = options.model.resolve().name if options.model.is_dir() else options.model.stem
-    with names_are_checked():
+    shown = model.embedding_ if table is None else table.X
+    with working_on(shown.shape):
         common: dict[str, Any] = {
             "path": out,
             "shapes": shapes,
@@ -114,7 +115,7 @@ def _calibration(
     if options.held_out is None:
         return None
     table = read_rows(model, options.held_out, options.index, options.layer, options.reading)
-    with names_are_checked():
+    with working_on(table.X.shape):
         beside = _covariates(model, options.held_out, options)
         return calibration(model, table.X, covariates=beside, random_state=0)
 

@@ -282,8 +282,9 @@ class Cells:
         far as slopes are wrong times the largest of these deviations, which is 1 at the most.
         """
         at = candidates[:: -(-len(candidates) // _TRIED)]
-        key = random.generator(0, "cells/points")
-        inside = torch.rand(len(at), _POINTS, at.shape[1], generator=key, dtype=torch.float64)
+        source = random.generator(0, "cells/points")
+        shape = (len(at), _POINTS, at.shape[1])
+        inside = torch.rand(shape, generator=source, dtype=torch.float64)
         points = ((self._keys(at)[:, None] + inside) * self._width).flatten(0, 1)
         drawn = self._parts.of_rows(self._parts.drawn(at))
         linear, common = self._parts.of_points(points)
@@ -293,14 +294,11 @@ class Cells:
         target = CellTarget(self, rows)
         away = float((target.evaluate(points, of_points)[0] - exact).abs().max())
         # rows that the model draws at a point lie about there
-        bends = torch.linalg.eigvalsh(target.evaluate(at, torch.arange(len(at)))[2])
+        bends = -target.evaluate(at, torch.arange(len(at)))[2]
+        precision = max(1.0, float(torch.linalg.eigvalsh(bends).min()))
         # such an error crosses 0 once more than the polynomials' degree
-        return (
-            away
-            * 2.0
-            * (DEGREE + 1)
-            / (self._width * math.sqrt(max(1.0, -float(bends.max()))))
-        )
+        slope = away * 2.0 * (DEGREE + 1) / self._width
+        return slope / math.sqrt(precision)
 
     def _keys(self, x: Tensor) -> Tensor:
         return (x / self._width).floor()
