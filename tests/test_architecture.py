@@ -42,7 +42,7 @@ FLOORS: dict[str, str] = {
     "F5 models": """
         models.sites models.lvm models.sticks models.dirichlet_posterior models""",
     "F6 regression, objectives": """
-        regression.observations regression.noise
+        regression.observations regression.noise regression.separate_columns
         regression.evidence regression.batched_evidence regression.weighted_grams
         regression.conjugate_gradients regression.site_entries regression.site_passes
         regression.nonconjugate

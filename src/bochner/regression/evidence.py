@@ -18,7 +18,12 @@ from bochner.linalg import Cholesky, cholesky, closed_form, plus_diagonal
 from bochner.memory import Scratch, chunks
 from bochner.processes import ALONE, Processes
 from bochner.regression.noise import Noise, Statistics, products_in, statistics, total
-from bochner.regression.observations import CompleteBlock, Rows
+from bochner.regression.observations import AllRows, CompleteBlock, Rows
+from bochner.regression.separate_columns import (
+    SeparateColumns,
+    apart,
+    separate_columns_evidence,
+)
 
 # Rows whose features and phases stay in a core's cache: computing features again for the second
 # pass is then cheaper than fetching them from memory.
@@ -105,6 +110,29 @@ class _Evaluation:
     into: Gradient | None
     scratch: Scratch
 
+    def total(self, blocks: Sequence[CompleteBlock]) -> Tensor:
+        """Return the sum of the blocks' log p(Y | X, W), and add their gradients."""
+        n_rows = self.x.shape[0]
+        together, others = apart(blocks, n_rows, self.f.n_features, self.processes)
+        total = torch.zeros((), dtype=torch.float64, device=self.x.device)
+        if together:
+            total += self._at_once(SeparateColumns.of(together, n_rows))
+        for block in others:
+            total += self.value(block)
+        return total
+
+    def _at_once(self, data: SeparateColumns) -> Tensor:
+        """Take columns that lack a few rows each."""
+        trace = self._features(AllRows())
+        s2 = self.noise.of_columns(data.columns)
+        diagonal = gram_diagonal(self.f, self.x.shape[0])
+        wanted = self.into is not None
+        result = separate_columns_evidence(trace.features, data, s2, diagonal, wanted)
+        if self.into is not None:
+            self.noise.add_to(self.into.noise, result.d_noise, data.columns)
+            self.into.add(AllRows(), trace, self.f, result.d_features)
+        return result.value
+
     def value(self, block: CompleteBlock) -> Tensor:
         """Return a block's log p(Y | X, W), in the cheaper form, and add its gradients."""
         dense = self.f.n_features > block.n_rows and self.processes.size == 1
@@ -117,7 +145,7 @@ class _Evaluation:
         if self.into is None:
             return noise.dense_value(trace.features, block)
         result = noise.dense_evidence(trace.features, block)
-        self.noise.add_to(self.into.noise, result.d_noise, block)
+        self.noise.add_to(self.into.noise, result.d_noise, block.columns)
         upstream = trace.features @ result.twice_d_gram.to(trace.features.dtype)
         self.into.add(block.rows, trace, self.f, upstream)
         return result.value
@@ -152,7 +180,7 @@ class _Evaluation:
         if self.into is None:
             return noise.value(first, exact)
         result = noise.evidence(first, exact, precision)
-        self.noise.add_to(self.into.noise, result.d_noise, block)
+        self.noise.add_to(self.into.noise, result.d_noise, block.columns)
         d_gram = 2.0 * result.d_gram.to(dtype)
         d_cross = result.d_cross.to(dtype)
         # backwards, because the features of the last chunk are still there
@@ -208,9 +236,7 @@ def view_evidence(
     def compute(wanted: bool) -> tuple[Tensor, Sequence[Tensor | None]]:
         into = Gradient.zeros(x, f, noise_variance) if wanted else None
         evaluation = _Evaluation(x, f, noise, chunk_rows, processes, into, memory)
-        value = torch.zeros((), dtype=torch.float64, device=x.device)
-        for block in blocks:
-            value += evaluation.value(block)
+        value = evaluation.total(blocks)
         if into is not None and processes.size > 1:
             into.over(processes)
         return value, () if into is None else into.parts()

@@ -192,8 +192,14 @@ class Noise(ABC):
         """Return ||Y||^2 of a block, or that of every column, as the statistics need it."""
 
     @abstractmethod
-    def add_to(self, total: Tensor, d_noise: Tensor, block: CompleteBlock) -> None:
-        """Add the gradient in the noise of a block's columns to that of the view's, in place."""
+    def of_columns(self, columns: Tensor) -> Tensor:
+        """Return the variance of each of some columns of the view, (b,)."""
+
+    @abstractmethod
+    def add_to(self, total: Tensor, d_noise: Tensor, columns: Tensor) -> None:
+        """Add the gradient in the noise of some columns, a scalar or (b,), to that of the view's,
+        in place.
+        """
 
     @abstractmethod
     def evidence(
@@ -244,9 +250,13 @@ class SharedNoise(Noise):
         """Return that of all columns."""
         return block.square
 
-    def add_to(self, total: Tensor, d_noise: Tensor, block: CompleteBlock) -> None:  # noqa: ARG002
-        """Add numbers."""
-        total += d_noise
+    def of_columns(self, columns: Tensor) -> Tensor:
+        """Return it again and again."""
+        return self.variance.expand(len(columns))
+
+    def add_to(self, total: Tensor, d_noise: Tensor, columns: Tensor) -> None:  # noqa: ARG002
+        """Add their sum."""
+        total += d_noise.sum()
 
     def evidence(
         self,
@@ -361,16 +371,20 @@ class NoisePerColumn(Noise):
 
     def of_block(self, block: CompleteBlock) -> Noise:
         """Return those of the block's columns; a single one needs no eigendecomposition."""
-        variance = self.variance[block.columns.to(self.variance.device)]
+        variance = self.of_columns(block.columns)
         return SharedNoise(variance[0]) if variance.numel() == 1 else NoisePerColumn(variance)
 
     def square(self, block: CompleteBlock) -> Tensor:
         """Return that of every column."""
         return block.squares
 
-    def add_to(self, total: Tensor, d_noise: Tensor, block: CompleteBlock) -> None:
-        """Add at the block's columns."""
-        total[block.columns.to(total.device)] += d_noise
+    def of_columns(self, columns: Tensor) -> Tensor:
+        """Return theirs."""
+        return self.variance[columns.to(self.variance.device)]
+
+    def add_to(self, total: Tensor, d_noise: Tensor, columns: Tensor) -> None:
+        """Add at the columns."""
+        total[columns.to(total.device)] += d_noise
 
     def evidence(
         self,
