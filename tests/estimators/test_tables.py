@@ -175,6 +175,14 @@ def test_numbers_alone_stay_one_view():
     counts = counts.dropna(how="all")
     model = bo.NGMVLVM(1, **SMALL).fit(counts)
     assert model.impute(counts).dtypes.tolist() == counts.dtypes.tolist()
+    draws = model.impute(counts, n_draws=2)
+    assert [drawn.dtypes.tolist() for drawn in draws] == [counts.dtypes.tolist()] * 2
+    assert draws[0].index.equals(counts.index)
+    assert not any(drawn.isna().any().any() for drawn in draws)
+    assert np.shape(model.impute(counts.to_numpy(float, na_value=np.nan), n_draws=2)) == (
+        2,
+        *counts.shape,
+    )
 
 
 def test_kernels_that_take_no_noise_per_column():

@@ -48,9 +48,13 @@ class Coding(ABC):
         missing : ndarray of bool, shape (n, M)
         """
 
-    @abstractmethod
     def complete_draws(self, X: object, values: FloatArray, missing: BoolArray) -> object:
-        """Return X completed several times, from numbers of shape (n_draws, n, M)."""
+        """Return X completed several times, from numbers of shape (n_draws, n, M): of a DataFrame
+        a list of DataFrames, else an array.
+        """
+        if not _is_frame(X):
+            return values
+        return [self.complete(X, drawn, missing) for drawn in values]
 
     @abstractmethod
     def hide(self, X: object, hidden: BoolArray, values: FloatArray) -> object:
@@ -106,11 +110,6 @@ class Plain(Coding):
             return type(X)(values, columns=X.columns, index=X.index)
         columns = [column_of(X.iloc[:, j], str(name)) for j, name in enumerate(X.columns)]
         return _filled(columns, X, values, missing)
-
-    def complete_draws(self, X: object, values: FloatArray, missing: BoolArray) -> object:
-        """Return an array."""
-        del X, missing
-        return values
 
     def hide(self, X: object, hidden: BoolArray, values: FloatArray) -> object:
         """Return numbers with NaN where they are hidden."""
@@ -196,12 +195,6 @@ class Mixed(Coding):
         if not _is_frame(X):
             return values
         return _filled(self.columns, X, values, missing)
-
-    def complete_draws(self, X: object, values: FloatArray, missing: BoolArray) -> object:
-        """Return a list of DataFrames."""
-        if not _is_frame(X):
-            return values
-        return [self.complete(X, drawn, missing) for drawn in values]
 
     def hide(self, X: object, hidden: BoolArray, values: FloatArray) -> object:
         """Return X with what is hidden missing."""
