@@ -23,7 +23,7 @@ FLOORS: dict[str, str] = {
         data.arrays data.columns data.likelihood_names data.masks
         data.row_sources data.sparse data.accepted data.validation
         data.covariates data.views
-        data.stored data.support
+        data.stored data.support data.units
         data.missing data.kinds data io.extensions io.csv.headers io.outputs io.csv.write
         io.columnar io.files io.schema io.request io.table io.array_files io.join
         io.annotated

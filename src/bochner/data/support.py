@@ -18,6 +18,8 @@ from bochner.data.sparse import moments
 from bochner.errors import InputError, message
 from bochner.memory import passes
 
+# What `guess` calls counts.
+COUNTS = ("poisson", "negative_binomial")
 # Shares and ratios that decide between counts and bounded scores, and between Poisson and negative
 # binomial.
 _PILED_UP = 0.01

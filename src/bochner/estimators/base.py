@@ -402,9 +402,11 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         likelihoods.announce(self._coding.reasons(), bool(self.verbose))
         chosen = likelihoods.choose(asked, data, bool(self.verbose))
         if self._coding.noise(self.noise, plans.takes_column_noise(kernels)) == "column":
-            chosen = likelihoods.per_column(chosen, data.columns, bool(self.verbose))
+            chosen = likelihoods.per_column(chosen, data, bool(self.verbose), processes)
         names = getattr(self, "feature_names_in_", None)
         processes.together(lambda: likelihoods.check(values, chosen, data.columns, names))
+        if processes.rank == 0:
+            likelihoods.check_units(values, chosen, data, names)
         data = data.unscaled(
             [view for view, likelihood in chosen.items() if not likelihood.scales_with_data]
         )

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 
 from bochner.data.arrays import BoolArray, FloatArray
-from bochner.data.columns import describe_column, listing, named_columns
+from bochner.data.columns import describe_column, evenly_spread, listing, named_columns
 from bochner.data.kinds import (
     VIEWS,
+    Binary,
     Column,
     Labelled,
     Number,
@@ -20,6 +21,8 @@ from bochner.data.kinds import (
     column_of,
     from_json,
 )
+from bochner.data.support import COUNTS, guess
+from bochner.data.units import ROWS, are_counts, differ_in_units
 from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.extras import require
@@ -268,8 +271,8 @@ def coding_of(X: object, likelihood: object, views: object) -> Coding:
     ----------
     X : array-like, sparse matrix or DataFrame
     likelihood, views : parameters of an estimator
-        A DataFrame with columns of several kinds is a mixed table where the likelihood is "auto";
-        with ``views`` only if some of its columns are no numbers.
+        A DataFrame with columns of several kinds, or in different units, is a mixed table where the
+        likelihood is "auto"; with ``views`` only if some of its columns are no numbers.
     """
     if not _is_frame(X):
         return Plain()
@@ -279,10 +282,24 @@ def coding_of(X: object, likelihood: object, views: object) -> Coding:
     columns = [column_of(X.iloc[:, j], str(name)) for j, name in enumerate(X.columns)]
     kinds = {type(column) for column in columns}
     only_numbers = all(_is_number(X.iloc[:, j].dtype) for j in range(X.shape[1]))
-    if only_numbers and (views is not None or len(kinds & {Number, Whole}) < 2):
+    if only_numbers and (views is not None or _alike(X, kinds)):
         return Plain()
     _check_names(X)
     return Mixed(columns, list(X.columns))
+
+
+def _alike(X: pd.DataFrame, kinds: set[type[Column]]) -> bool:
+    """Return whether one likelihood and one scale are right for all columns of a table of
+    numbers.
+    """
+    if len(kinds & {Number, Whole}) > 1:
+        return False
+    if kinds == {Binary}:
+        return True
+    values = X.iloc[evenly_spread(len(X), ROWS)].to_numpy(dtype=np.float64, na_value=np.nan)
+    if Number not in kinds and guess(values)[0] in COUNTS:
+        return are_counts(values)
+    return not differ_in_units(values)
 
 
 def of_views(X: object, views: object) -> Any:

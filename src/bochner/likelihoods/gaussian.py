@@ -30,6 +30,10 @@ class Gaussian(Likelihood):
         In the units of the scaled view squared; positive. Those of columns stay above 1e-4: the
         bound of a column without noise, a constant one say, has no maximum. One that training
         learns for all columns stays above 1e-6.
+    least : float, or sequence of M floats, default=0
+        Those of columns stay above it, too: what discrete values ask for. The bound of a column of
+        three values rises without end as its noise falls, and latents that code it say nothing of
+        the others.
 
     Raises
     ------
@@ -41,12 +45,18 @@ class Gaussian(Likelihood):
     knows_by_rows: ClassVar[bool] = True
     scales_with_data: ClassVar[bool] = True
 
-    def __init__(self, noise_variance: float | Sequence[float] = 0.1) -> None:
-        super().__init__(noise_variance=noise_variance)
+    def __init__(
+        self,
+        noise_variance: float | Sequence[float] = 0.1,
+        least: float | Sequence[float] = 0.0,
+    ) -> None:
+        super().__init__(noise_variance=noise_variance, least=least)
         given = as_tensor(noise_variance)
         start = positive("noise_variance", given)
+        # of columns: no parameter, and so no part of the state
+        self._least = as_tensor(least).clamp(min=_LEAST)
         if given.ndim:
-            start = (given - _LEAST).clamp(min=1e-2 * _LEAST).log()
+            start = (given - self._least).clamp(min=1e-2 * _LEAST).log()
         self.log_noise_variance = nn.Parameter(start)
 
     @property
@@ -74,7 +84,7 @@ class Gaussian(Likelihood):
     def noise_variance(self) -> Tensor:
         """The variance, scalar or of shape (M,), float64."""
         variance = self.log_noise_variance.exp()
-        return variance + _LEAST if self.per_column else variance
+        return variance + self._least.to(variance) if self.per_column else variance
 
     def project(self) -> None:
         """Keep a learned variance where rounding leaves something of it."""

@@ -21,6 +21,7 @@ from bochner.data.arrays import FloatArray
 from bochner.data.columns import ColumnNames, observed_rows
 from bochner.data.likelihood_names import unknown_likelihood
 from bochner.data.support import Support, guess
+from bochner.data.units import least_noise, sampled, warn_of_units
 from bochner.data.validation import as_array
 from bochner.data.views import Views
 from bochner.errors import DataWarning, InputError, message, warn_user
@@ -117,17 +118,20 @@ def not_with_holes(likelihood: object, noise: str) -> str | None:
 
 
 def per_column(
-    chosen: Mapping[str, Likelihood],
-    columns: Mapping[str, NDArray[np.intp]],
-    verbose: bool,
+    chosen: Mapping[str, Likelihood], data: Views, verbose: bool, processes: Processes
 ) -> dict[str, Likelihood]:
     """Give every column of the Gaussian views a noise variance of its own, and say what that
     costs.
     """
     out = dict(chosen)
+    some = sampled(data.X, processes)
     for view, likelihood in chosen.items():
         if isinstance(likelihood, Gaussian):
-            out[view] = Gaussian([_START_NOISE] * len(columns[view]))
+            columns = data.columns[view]
+            scales = data.scaling.scale
+            least = [least_noise(some[:, j]) / scales[j] ** 2 for j in columns]
+            noise = [max(_START_NOISE, 2.0 * one) for one in least]
+            out[view] = Gaussian(noise, least)
             text = (
                 f"view {view!r}: noise per column, so that training sees all columns and "
                 "rotates none away"
@@ -252,6 +256,24 @@ def check(
             )
         if allowed := support(likelihood):
             allowed.check(values, columns[view], view, likelihood.name, column_names)
+
+
+def check_units(
+    values: Any,
+    likelihoods: Mapping[str, Likelihood],
+    data: Views,
+    column_names: ColumnNames,
+) -> None:
+    """Warn of Gaussian views with one scale of which one column has nearly all variance; rows on
+    disk and sparse ones are not looked at.
+    """
+    if not isinstance(values, np.ndarray):
+        return
+    for view, likelihood in likelihoods.items():
+        positions = data.columns[view]
+        one_scale = np.ptp(data.scaling.scale[positions]) == 0.0
+        if isinstance(likelihood, Gaussian) and one_scale:
+            warn_of_units(values, positions, view, column_names)
 
 
 class SizeFactors:
