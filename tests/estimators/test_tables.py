@@ -185,6 +185,49 @@ def test_numbers_alone_stay_one_view():
     )
 
 
+def test_numbers_in_different_units_have_a_scale_each():
+    X = with_holes(table())[["height", "weight"]].dropna(how="all")
+    X["income"] = 1e5 * X["height"]
+    model = bo.NGMVLVM(1, likelihood="auto", **SMALL).fit(X)
+    assert list(model.likelihood_) == ["numbers"]
+    assert model.noise_variance_["numbers"].shape == (3,)
+    assert model.impute(X).dtypes.tolist() == X.dtypes.tolist()
+
+
+@pytest.mark.parametrize("kind", ["int64", "Int64"])
+def test_whole_numbers_that_are_no_counts_are_numbers(kind):
+    source = np.random.default_rng(100)
+    n = 60
+    year = source.integers(1970, 2018, n)
+    grade = source.integers(1, 5, n)
+    X = pd.DataFrame({"year": year, "age": 2020 - year, "grade": grade}).astype(kind)
+    model = bo.NGMVLVM(1, likelihood="auto", **SMALL).fit(X)
+    assert model.likelihood_ == {"numbers": "gaussian"}
+    counts = pd.DataFrame(source.poisson(2.0, (n, 3)), columns=["a", "b", "c"]).astype(kind)
+    assert bo.NGMVLVM(1, likelihood="auto", **SMALL).fit(counts).likelihood_ == {
+        "x": "poisson"
+    }
+
+
+def test_a_column_of_few_values_keeps_its_noise():
+    source = np.random.default_rng(100)
+    n = 300
+    size = source.normal(size=n)
+    X = pd.DataFrame(
+        {
+            "status": source.integers(0, 3, n),
+            "height": size + 0.1 * source.normal(size=n),
+            "weight": size + 0.1 * source.normal(size=n),
+        }
+    )
+    model = bo.NGMVLVM(2, likelihood="auto", random_state=0).fit(X)
+    noise = model.noise_variance_["numbers"]
+    # log 3 nats at the most: before, 1e-4 of the variance, and the bound rose without end
+    assert noise[0] > 0.1 * X["status"].var()
+    assert (noise[1:] < 0.1).all()
+    assert model.elbo_se_ < 20.0
+
+
 def test_kernels_that_take_no_noise_per_column():
     X = with_holes(table(30))[["height", "visits", "smoker"]]
     model = bo.SRFLVM(1, likelihood="auto", **SMALL | {"max_iter": 3, "n_mixtures": 2}).fit(X)

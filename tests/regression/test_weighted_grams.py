@@ -4,7 +4,12 @@ import pytest
 import torch
 
 from bochner.random import generator
-from bochner.regression.conjugate_gradients import factored, precondition, weights_from
+from bochner.regression.conjugate_gradients import (
+    factored,
+    precondition,
+    refined,
+    weights_from,
+)
 from bochner.regression.weighted_grams import (
     QuadraticForms,
     quadratic_forms,
@@ -137,3 +142,19 @@ def test_grams_of_large_weights_keep_what_the_identity_adds():
         float(torch.linalg.eigvalsh(weighted_grams(features, weights) + torch.eye(6)).min())
         > 0.99
     )
+
+
+def test_steps_without_curvature_are_not_taken():
+    # single precision may turn the curvature along a direction negative: there was NaN after it
+    mean = torch.randn(6, 3, generator=torch.Generator().manual_seed(100))
+    residual = torch.ones(6, 3)
+    covariance = torch.eye(6)[None]
+    goal = torch.zeros(3)
+
+    def found(factor: float) -> torch.Tensor:
+        return refined(lambda v: factor * v, mean, residual, covariance, (3,), goal)
+
+    torch.testing.assert_close(found(-1.0), mean)
+    torch.testing.assert_close(found(0.0), mean)
+    torch.testing.assert_close(found(2.0), mean + 0.5 * residual)
+    assert found(1e-45).isfinite().all()

@@ -4,6 +4,7 @@ sees which latents, likelihoods, kernels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -413,6 +414,22 @@ class View(nn.Module):
         return cast(Gaussian, self.likelihood).noise_variance
 
 
+# Of a kernel on log odds or log means: a standard deviation of 30 makes ones of probabilities up to
+# 1e-13. Where latents separate the ones of every column from its zeros, as two columns that say the
+# same let them, the bound rises with the variance without end (that of 732 rows and 7 columns of
+# zeros and ones past 1e6), and single precision was lost in it.
+_MOST_VARIANCE = 1e3
+_VARIANCES = ("log_variance", "log_weights")
+
+
+@torch.no_grad()
+def _bound_variance(kernel: nn.Module) -> None:
+    """Bring the variance of every part of a kernel of a non-conjugate view below 1,000."""
+    for name, parameter in kernel.named_parameters():
+        if name.endswith(_VARIANCES):
+            parameter.clamp_(max=math.log(_MOST_VARIANCE))
+
+
 class LatentVariableModel(nn.Module):
     """Latents shared by several views; a single view is a list of one."""
 
@@ -437,9 +454,11 @@ class LatentVariableModel(nn.Module):
             view.sites.absorb(update)
 
     def project(self) -> None:
-        """Bring back parameters of likelihoods that a step moved too far."""
+        """Bring back parameters of likelihoods and kernels that a step moved too far."""
         for view in self.views:
             view.likelihood.project()
+            if view.sites.take_turns:
+                _bound_variance(view.kernel)
 
     def regroup(self) -> None:
         """Group the columns of non-conjugate views anew."""

@@ -233,8 +233,14 @@ def refined(
         if worse == _PATIENCE:
             break
         image = apply(direction)
-        step = inner / (direction * image).sum(0).clamp(min=1e-30)
-        mean = mean + step * direction
+        curvature = (direction * image).sum(0)
+        # where rounding leaves no curvature, there is no step
+        rises = (curvature > 0.0) & (inner > 0.0)
+        step = torch.where(rises, inner / curvature, 0.0)
+        further = mean + step * direction
+        if not bool(further.isfinite().all()):
+            break
+        mean = further
         residual = residual - step * image
         z = precondition(covariance, residual, sizes)
         inner, before = (residual * z).sum(0), inner

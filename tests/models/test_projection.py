@@ -1,0 +1,52 @@
+"""Variances of kernels on log odds do not run away."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import bochner as bo
+from bochner.data.masks import FullMask
+from bochner.kernels import RBF, SpectralMixture
+from bochner.likelihoods import Bernoulli, Gaussian
+from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
+from bochner.models.sites import Sites
+
+KERNELS = {
+    "one": lambda: RBF(variance=1e6),
+    "mixture": lambda: SpectralMixture(
+        weights=[1e6, 2.0], means=[[0.0], [1.0]], scales=[[1.0], [1.0]]
+    ),
+}
+
+
+def variance(kernel) -> float:
+    x = torch.zeros(1, 1, dtype=torch.float64)
+    return float(kernel(x, x))
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_log_odds_have_a_largest_variance(kernel):
+    x = torch.zeros(4, 1, dtype=torch.float64)
+    likelihood = Bernoulli()
+    sites = Sites(likelihood, torch.zeros(4, 2), FullMask(), torch.zeros(4))
+    views = [View("odds", kernel(), likelihood, sites), View("real", kernel(), Gaussian())]
+    before = [variance(view.kernel) for view in views]
+    model = LatentVariableModel(GaussianLatents(x, x), views)
+    model.project()
+    assert variance(model.views[0].kernel) == pytest.approx(1e3 + before[0] - 1e6, rel=1e-9)
+    assert variance(model.views[1].kernel) == before[1]
+    again = [variance(view.kernel) for view in model.views]
+    model.project()
+    assert [variance(view.kernel) for view in model.views] == again
+
+
+def test_columns_that_say_the_same_are_fitted():
+    # the bound of the same ones and zeros twice rises with the kernel's variance
+    source = torch.Generator().manual_seed(100)
+    ones = (torch.rand(120, 1, generator=source) < 0.4).double()
+    X = torch.cat([ones, 1.0 - ones, ones], dim=1).numpy()
+    model = bo.NGMVLVM(1, likelihood="bernoulli", max_iter=300, random_state=0).fit(X)
+    assert sum(model.kernels_["x"]["weights"]) <= 2.002e3
+    sure = model.inverse_transform(model.embedding_)
+    assert abs(sure - X).max() < 0.1
