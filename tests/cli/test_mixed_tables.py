@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import bochner as bo
 from helpers.cli import refused, replied, run
 
 
@@ -49,6 +50,32 @@ def test_a_mixed_table_is_fitted_and_completed(tmp_path):
     data.write_text(data.read_text().replace("low", "medium"))
     text = refused("transform", folder, data, "--out", tmp_path / "z2.csv")
     assert "values of training in column 'risk' ('high', 'low'), got 'medium'" in text
+
+
+def test_numbers_in_different_units_are_a_mixed_table(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(100)
+    years = pandas.DataFrame({"year": rng.integers(1970, 2018, 40), "income": 0, "rank": 0})
+    years["income"] = 1000 * (years["year"] - 1900) + rng.integers(0, 99, 40)
+    years["rank"] = rng.integers(1, 5, 40)
+    years.loc[3, "income"] = np.nan
+    data = tmp_path / "years.csv"
+    years.convert_dtypes().to_csv(data, index=False)
+    small = ("n_components=1", "n_init=1", "max_iter=3", "n_frequencies=8", "init=pca")
+    settings = [part for name in small for part in ("--set", name)]
+    folder, full = tmp_path / "run", tmp_path / "full.csv"
+    replied("fit", data, "--likelihood", "auto", "--out", folder, *settings)
+    assert bo.load(folder / "model.bochner").likelihood_ == {"numbers": "gaussian"}
+    replied("impute", folder, data, "--out", full)
+    completed = pandas.read_csv(full)
+    assert (completed.dtypes == "int64").all()
+    assert completed.drop(index=3).equals(years.drop(index=3).astype("int64"))
+    counts = tmp_path / "counts.csv"
+    pandas.DataFrame(rng.poisson(2.0, (40, 3)), columns=list("abc")).to_csv(
+        counts, index=False
+    )
+    replied("fit", counts, "--likelihood", "auto", "--out", tmp_path / "run2", *settings)
+    assert list(bo.load(tmp_path / "run2" / "model.bochner").likelihood_) == ["x"]
 
 
 def test_text_that_is_no_category_is_refused_with_the_option_that_helps(tmp_path):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -55,10 +56,12 @@ def table_to_fit(
     auto : bool
         Whether ``--likelihood auto`` was given and no views.
     """
+    mixed = auto and path.is_file() and kind_of(path) in (*TEXT, ".parquet")
     try:
-        return reading.read(path, index, layer, known)
+        table = reading.read(path, index, layer, known)
+        return _of_numbers(table) if mixed else table
     except InputError:
-        if not (auto and path.is_file() and kind_of(path) in (*TEXT, ".parquet")):
+        if not mixed:
             raise
     from bochner.estimators.tables import Mixed, coding_of
 
@@ -69,6 +72,24 @@ def table_to_fit(
         # says what is wrong with it
         return reading.read(path, index, layer, known)
     return _table(frame, coding)
+
+
+def _of_numbers(table: Table) -> Table:
+    """Return a table of numbers as a mixed one where its columns ask for that: kinds or units
+    differ. Without pandas it stays what it is.
+    """
+    names = table.column_names or []
+    one_table = not table.views and 0 < len(names) == len(set(names))
+    if not one_table or find_spec("pandas") is None:
+        return table
+    from bochner.estimators.tables import Mixed, coding_of
+
+    pandas = require("pandas", "holds mixed tables")
+    rows = None if table.row_names is None else pandas.Index(table.row_names)
+    frame = pandas.DataFrame(table.X, columns=names, index=rows)
+    frame = frame.rename_axis(table.index_name or None).convert_dtypes()
+    coding = coding_of(frame, "auto", None)
+    return _table(frame, coding) if isinstance(coding, Mixed) else table
 
 
 def _check_texts(frame: Any, path: Path) -> None:

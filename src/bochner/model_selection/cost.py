@@ -31,8 +31,10 @@ FEW_STEPS = 2
 MORE_STEPS = 52
 # Blocks of rows on disk that the trial is drawn from.
 _BLOCKS = 10
-# Steps after the race until the bound has converged, as in most fits of benchmarks/README.md.
-TYPICAL_STEPS = 500
+# Steps after the race until the bound has converged, as in most fits of `benchmarks/times.py`.
+TYPICAL_STEPS = 400
+# Share of what is beside the steps that does not grow with the rows: operations take it to begin.
+_FIXED = 0.5
 # Bytes an entry of X takes at the peak: the matrix, its scaled copy, the copy that rows are placed
 # from and their temporaries in float64, the training copy in float32, masks. Measured; see
 # benchmarks/README.md.
@@ -86,7 +88,8 @@ def estimate(
         RACE_STEPS * len(race) * (len(race) > 1) + FOLD_STEPS * sum(s == "fold" for s in race)
     )
     # Starts and evaluation grow with the rows of training, placement with all.
-    rest = max(few - FEW_STEPS * per_step, 0.0) * trained / len(some)
+    rest = max(few - FEW_STEPS * per_step, 0.0)
+    rest *= _FIXED + (1.0 - _FIXED) * max(1.0, trained / len(some))
     rest += placing * (n_rows - trained) / len(some)
     most = RATES.max_iter if estimator.max_iter == "auto" else int(estimator.max_iter)
     seconds = {
