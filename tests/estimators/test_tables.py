@@ -192,6 +192,10 @@ def test_numbers_in_different_units_have_a_scale_each():
     assert list(model.likelihood_) == ["numbers"]
     assert model.noise_variance_["numbers"].shape == (3,)
     assert model.impute(X).dtypes.tolist() == X.dtypes.tolist()
+    # what names the view, or asks for one noise variance, leaves one view
+    for asked in ({"noise_variance": 0.1}, {"view_weight": {"x": 1.0}}):
+        model = bo.NGMVLVM(1, likelihood="auto", **SMALL, **asked).fit(X)
+        assert list(model.likelihood_) == ["x"]
 
 
 @pytest.mark.parametrize("kind", ["int64", "Int64"])
@@ -207,6 +211,44 @@ def test_whole_numbers_that_are_no_counts_are_numbers(kind):
     assert bo.NGMVLVM(1, likelihood="auto", **SMALL).fit(counts).likelihood_ == {
         "x": "poisson"
     }
+
+
+def test_new_rows_do_not_say_what_a_column_of_numbers_holds():
+    source = np.random.default_rng(100)
+    X = pd.DataFrame(source.poisson(20.0, (60, 3)), columns=["a", "b", "c"]).astype("Int64")
+    model = bo.NGMVLVM(1, likelihood="auto", **SMALL).fit(X)
+    new = X.iloc[:3].copy()
+    new["a"] = pd.array([pd.NA, pd.NA, 1], dtype="Int64")
+    assert (model.impute(new)["a"].iloc[:2] > 5).all()
+    assert (model.impute(new, n_draws=2)[1]["a"].iloc[:2] > 5).all()
+
+
+@pytest.mark.parametrize("kind", ["float32", "Float64", "Int64"])
+def test_how_counts_are_stored_does_not_matter(kind):
+    source = np.random.default_rng(100)
+    means = np.exp(source.normal(0.0, 2.5, 30))
+    counts = source.negative_binomial(2.0, 2.0 / (2.0 + means), (100, 30))
+    X = pd.DataFrame(counts, columns=[f"g{j}" for j in range(30)]).astype(kind)
+    model = bo.NGMVLVM(1, likelihood="auto", **SMALL).fit(X)
+    assert model.likelihood_ == {"x": "negative_binomial"}
+
+
+def test_an_empty_column_is_refused_by_name():
+    source = np.random.default_rng(100)
+    X = pd.DataFrame(source.poisson(5.0, (40, 2)), columns=["b", "c"]).astype("Int64")
+    X.insert(0, "a", pd.array([pd.NA] * 40, dtype="Int64"))
+    with pytest.raises(InputError, match="an observed entry in every column"):
+        bo.NGMVLVM(1, likelihood="auto", **SMALL).fit(X)
+
+
+def test_names_that_are_no_texts_survive_a_file(tmp_path):
+    source = np.random.default_rng(100)
+    X = pd.DataFrame(source.normal(size=(30, 3)) * [1.0, 1e3, 1.0], columns=[1.5, 2.5, 3.5])
+    X.columns = X.columns.astype(object)
+    model = bo.NGMVLVM(1, likelihood="auto", **SMALL).fit(X)
+    model.save(tmp_path / "m.bochner")
+    again = bo.load(tmp_path / "m.bochner")
+    np.testing.assert_array_equal(again.transform(X), model.transform(X))
 
 
 def test_a_column_of_few_values_keeps_its_noise():

@@ -7,6 +7,7 @@ import torch
 
 import bochner as bo
 from bochner.data.masks import FullMask
+from bochner.errors import InputError
 from bochner.kernels import RBF, SpectralMixture
 from bochner.likelihoods import Bernoulli, Gaussian
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
@@ -39,6 +40,21 @@ def test_log_odds_have_a_largest_variance(kernel):
     again = [variance(view.kernel) for view in model.views]
     model.project()
     assert [variance(view.kernel) for view in model.views] == again
+
+
+def test_a_fixed_variance_stays():
+    kernel = RBF(variance=1e5).requires_grad_(False)
+    sites = Sites(Bernoulli(), torch.zeros(4, 2), FullMask(), torch.zeros(4))
+    x = torch.zeros(4, 1, dtype=torch.float64)
+    views = [View("odds", kernel, Bernoulli(), sites)]
+    LatentVariableModel(GaussianLatents(x, x), views).project()
+    assert variance(kernel) == pytest.approx(1e5)
+
+
+@pytest.mark.parametrize("least", [float("nan"), -1.0, [0.1, float("inf")]])
+def test_a_least_noise_that_is_none_is_refused(least):
+    with pytest.raises(InputError, match="least finite and at least 0"):
+        Gaussian([0.3, 0.3], least)
 
 
 def test_columns_that_say_the_same_are_fitted():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, log_ndtr
@@ -16,14 +18,15 @@ from bochner.data.columns import (
 from bochner.errors import DataWarning, warn_user
 from bochner.processes import ALONE, Processes
 
-# Rows that are looked at, spread over all.
-ROWS = 4096
+# Rows and numbers that are looked at, at the most, and rows at the least.
+ROWS, _NUMBERS, _LEAST_ROWS = 4096, 2**20, 64
 # Share of a view's variance that one column has, from which the others hardly count.
 _DOMINATES = 0.99
 # Share of it below which half of the columns are in other units than the rest.
 _HARDLY = 0.01
-# Share of a table's columns that counts describe better than a normal distribution.
-_NEARLY_ALL = 0.9
+# Share of a table's columns that may be counts, and nats by which a normal distribution has to
+# describe a column better: its variance is free, and fits that of Poisson counts by chance.
+_NEARLY_ALL, _CLEARLY = 0.9, 6.0
 # Share of a column's largest value that its standard deviation exceeds if it varies at all.
 _ROUNDED = 1e-12
 # Values nearer than this share of their range are one value, written in different ways.
@@ -89,7 +92,7 @@ def warn_of_units(
         f"{place[0].upper()}{place[1:]} has {_percent(share)} % of the variance of view {view!r}: "
         "beside it the other columns hardly count. Columns in different units ask for a scale "
         "each: divide them by their standard deviations (scikit-learn's StandardScaler), or fit a "
-        "DataFrame with likelihood='auto'.",
+        "DataFrame with likelihood='auto' and without views.",
         DataWarning,
     )
 
@@ -105,14 +108,15 @@ def differ_in_units(X: FloatArray) -> bool:
 
 
 def are_counts(X: FloatArray) -> bool:
-    """Return whether nearly all columns of whole numbers of at least 0, (N, M), are described
-    better by a negative binomial distribution (a Poisson where they vary less) than by a normal
-    one, each with the column's mean and variance. Years, codes and numbers of rows are not.
+    """Return whether nearly all columns of whole numbers of at least 0, (N, M), may be counts: a
+    negative binomial distribution (a Poisson where they vary less) describes them not clearly worse
+    than a normal one, each with the column's mean and variance. Years, codes and numbers of rows
+    are none. Columns of zeros and ones say neither.
     """
-    X = sampled(X)
-    varying = [column for column in (x[~np.isnan(x)] for x in X.T) if np.ptp(column) > 0.0]
-    better = sum(_gain_of_counts(column) > 0.0 for column in varying)
-    return better >= _NEARLY_ALL * len(varying)
+    columns = (x[~np.isnan(x)] for x in sampled(X).T)
+    telling = [x for x in columns if x.size and np.ptp(x) > 0.0 and x.max() > 1.0]
+    may_be = sum(_gain_of_counts(x) > -max(_CLEARLY, math.log(x.size)) for x in telling)
+    return bool(may_be >= _NEARLY_ALL * len(telling))
 
 
 def _gain_of_counts(y: NDArray[np.float64]) -> float:
@@ -143,7 +147,8 @@ def sampled(X: FloatArray, processes: Processes = ALONE) -> NDArray[np.float64]:
         The rows of this process.
     processes : Processes
     """
-    index = evenly_spread(processes.total(X.shape[0]), ROWS) - processes.start
+    most = max(_LEAST_ROWS, min(ROWS, _NUMBERS // max(1, X.shape[1])))
+    index = evenly_spread(processes.total(X.shape[0]), most) - processes.start
     here = index[(index >= 0) & (index < X.shape[0])]
     part = dense_rows(X, here).astype(np.float64)
     return part if processes.size == 1 else np.concatenate(processes.gathered(part))

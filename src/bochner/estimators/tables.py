@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 
 from bochner.data.arrays import BoolArray, FloatArray
-from bochner.data.columns import describe_column, evenly_spread, listing, named_columns
+from bochner.data.columns import describe_column, listing, named_columns
 from bochner.data.kinds import (
     VIEWS,
     Binary,
@@ -22,7 +22,7 @@ from bochner.data.kinds import (
     from_json,
 )
 from bochner.data.support import COUNTS, guess
-from bochner.data.units import ROWS, are_counts, differ_in_units
+from bochner.data.units import are_counts, differ_in_units
 from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.extras import require
@@ -111,7 +111,7 @@ class Plain(Coding):
         plain = kinds == {"f"} and all(isinstance(dtype, np.dtype) for dtype in X.dtypes)
         if plain or not kinds <= set("biuf"):
             return type(X)(values, columns=X.columns, index=X.index)
-        columns = [column_of(X.iloc[:, j], str(name)) for j, name in enumerate(X.columns)]
+        columns = [_number_of(X.iloc[:, j], str(name)) for j, name in enumerate(X.columns)]
         return _filled(columns, X, values, missing)
 
     def hide(self, X: object, hidden: BoolArray, values: FloatArray) -> object:
@@ -175,7 +175,8 @@ class Mixed(Coding):
         """Return a DataFrame of numbers; arrays hold such numbers already."""
         if not _is_frame(X):
             return X
-        if list(X.columns) != self.names:
+        # files hold names as texts
+        if [str(name) for name in X.columns] != [str(name) for name in self.names]:
             raise self._refusal([str(name) for name in X.columns])
         values = [column.encode(X.iloc[:, j]) for j, column in enumerate(self.columns)]
         return type(X)(np.column_stack(values), columns=X.columns, index=X.index)
@@ -296,10 +297,20 @@ def _alike(X: pd.DataFrame, kinds: set[type[Column]]) -> bool:
         return False
     if kinds == {Binary}:
         return True
-    values = X.iloc[evenly_spread(len(X), ROWS)].to_numpy(dtype=np.float64, na_value=np.nan)
-    if Number not in kinds and guess(values)[0] in COUNTS:
-        return are_counts(values)
-    return not differ_in_units(values)
+    values = X.to_numpy(dtype=np.float64, na_value=np.nan)
+    # what is infinite, or far too large, is refused later, by its place
+    with np.errstate(all="ignore"):
+        if guess(values)[0] in COUNTS:
+            return are_counts(values)
+        return not differ_in_units(values)
+
+
+def _number_of(values: Any, name: str) -> Column:
+    """Return the kind of a column of numbers by its type alone: what new rows hold says nothing."""
+    kind = values.dtype.kind
+    if kind == "b":
+        return column_of(values, name)
+    return (Whole if kind in "iu" else Number)(name, str(values.dtype))
 
 
 def of_views(X: object, views: object) -> Any:

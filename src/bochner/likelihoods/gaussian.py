@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from bochner.errors import InputError, message
 from bochner.kernels.base import as_tensor, positive
 from bochner.likelihoods.nonconjugate import Likelihood
 
@@ -31,9 +32,9 @@ class Gaussian(Likelihood):
         bound of a column without noise, a constant one say, has no maximum. One that training
         learns for all columns stays above 1e-6.
     least : float, or sequence of M floats, default=0
-        Those of columns stay above it, too: what discrete values ask for. The bound of a column of
-        three values rises without end as its noise falls, and latents that code it say nothing of
-        the others.
+        Variances of columns, no other ones, stay above it, too: what discrete values ask for. The
+        bound of a column of three values rises without end as its noise falls, and latents that
+        code it say nothing of the others.
 
     Raises
     ------
@@ -53,8 +54,12 @@ class Gaussian(Likelihood):
         super().__init__(noise_variance=noise_variance, least=least)
         given = as_tensor(noise_variance)
         start = positive("noise_variance", given)
+        floor = as_tensor(least)
+        if not bool((floor.isfinite() & (floor >= 0.0)).all()) or floor.ndim > given.ndim:
+            expected = "least finite and at least 0, one number or one per noise_variance"
+            raise InputError(message(expected, repr(least), "correct it, or leave it out"))
         # of columns: no parameter, and so no part of the state
-        self._least = as_tensor(least).clamp(min=_LEAST)
+        self._least = floor.clamp(min=_LEAST)
         if given.ndim:
             start = (given - self._least).clamp(min=1e-2 * _LEAST).log()
         self.log_noise_variance = nn.Parameter(start)

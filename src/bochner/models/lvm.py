@@ -426,7 +426,7 @@ _VARIANCES = ("log_variance", "log_weights")
 def _bound_variance(kernel: nn.Module) -> None:
     """Bring the variance of every part of a kernel of a non-conjugate view below 1,000."""
     for name, parameter in kernel.named_parameters():
-        if name.endswith(_VARIANCES):
+        if parameter.requires_grad and name.endswith(_VARIANCES):
             parameter.clamp_(max=math.log(_MOST_VARIANCE))
 
 

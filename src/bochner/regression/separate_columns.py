@@ -23,10 +23,11 @@ from bochner.processes import Processes
 from bochner.regression.noise import between_rows, products_in
 from bochner.regression.observations import CompleteBlock
 
-# Numbers of the matrices that are factored in one call: 16 MB in double precision.
+# Numbers of the matrices that are factored in one call, and of the features of rows that their
+# columns lack: 16 MB in double precision.
 _AT_ONCE = 2**21
-# Features of all rows, numbers, up to which they are held at once.
-_HELD = 2**22
+# Features of all rows, numbers, up to which one column after the other takes longer.
+_HELD = 2**19
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class SeparateColumns:
 
     def part(self, some: Tensor) -> SeparateColumns:
         """Return some of the columns, (l,), int64."""
-        return SeparateColumns(self.columns[some], self.observed[some], self.Y[some])
+        columns = self.columns[some.to(self.columns.device)]
+        return SeparateColumns(columns, self.observed[some], self.Y[some])
 
 
 def apart(
@@ -135,8 +137,9 @@ def separate_columns_evidence(
     form = (_Dense if k > n else _Factored)(features, s2, diagonal, wanted)
     value = s2.new_zeros(())
     d_noise = torch.zeros_like(s2)
-    most = max(1, _AT_ONCE // min(k, n) ** 2)
-    for alike in form.groups(n - data.observed.sum(1)):
+    missing = n - data.observed.sum(1)
+    for alike in form.groups(missing):
+        most = max(1, _AT_ONCE // form.numbers(float(missing[alike].max())))
         for some in torch.split(alike, most):
             of_some, d_noise[some] = form.add(data.part(some), s2[some])
             value += of_some
@@ -168,6 +171,10 @@ class _Form(ABC):
         """Return positions of columns to be taken together, by how many rows they lack, (b,)."""
 
     @abstractmethod
+    def numbers(self, missing: float) -> int:
+        """Return how many a column takes that lacks so many rows."""
+
+    @abstractmethod
     def add(self, data: SeparateColumns, s2: Tensor) -> tuple[Tensor, Tensor]:
         """Return the value of some columns and their gradients in sigma^2, and add the others."""
 
@@ -187,6 +194,10 @@ class _Dense(_Form):
     def groups(self, missing: Tensor) -> list[Tensor]:
         """Return all: missing rows cost what others do."""
         return [torch.arange(len(missing), device=missing.device)]
+
+    def numbers(self, missing: float) -> int:  # noqa: ARG002 - matrices are of all rows
+        """Return those of its matrix."""
+        return self.gram.numel()
 
     def add(self, data: SeparateColumns, s2: Tensor) -> tuple[Tensor, Tensor]:
         """Factor the matrices of some columns."""
@@ -231,7 +242,12 @@ class _Factored(_Form):
     def groups(self, missing: Tensor) -> list[Tensor]:
         """Return those that lack about as many rows: they are padded to one length."""
         size = (missing + 1.0).log2().floor()
-        return [(size == one).nonzero()[:, 0] for one in set(size.tolist())]
+        return [(size == one).nonzero()[:, 0] for one in sorted(set(size.tolist()))]
+
+    def numbers(self, missing: float) -> int:
+        """Return those of its matrix, and of the features of the missing rows."""
+        k = self.by_row.shape[1]
+        return k * (k + int(missing))
 
     def add(self, data: SeparateColumns, s2: Tensor) -> tuple[Tensor, Tensor]:
         """Factor the matrices of some columns."""

@@ -76,6 +76,19 @@ class RowsMixin:
         values: FloatArray = stacked.numpy()[:, back]
         return values
 
+    @property
+    def _views_named(self) -> object:
+        """What names views, or asks for one noise variance: a table of numbers stays one view
+        then. None: nothing does.
+        """
+        by_view = [
+            value
+            for value in (getattr(self, "view_weight", None), getattr(self, "latent", None))
+            if isinstance(value, Mapping)
+        ]
+        noise = getattr(self, "noise_variance", None)
+        return next((one for one in (self.views, noise, *by_view) if one is not None), None)
+
     def _validate(self, X: object, *, reset: bool) -> Any:
         """Return checked rows: an array, a sparse matrix, or a source of rows that are read block
         by block.
@@ -98,7 +111,7 @@ class RowsMixin:
             if reset:
                 # of an earlier fit
                 vars(self).pop("feature_names_in_", None)
-                self._coding = coding_of(source, self.likelihood, self.views)
+                self._coding = coding_of(source, self.likelihood, self._views_named)
             elif not source.is_checked:
                 self._check_new(source)
         self._check_names(source.columns, reset=reset)
@@ -150,7 +163,7 @@ class RowsMixin:
         X = as_rows(_from_torch(X))
         X = of_views(X, self.views) if reset else self._columns_of_fit(X)
         if reset:
-            self._coding = coding_of(X, self.likelihood, self.views)
+            self._coding = coding_of(X, self.likelihood, self._views_named)
         X = self._coding.encode(X)
         check_kind(X)
         values: FloatArray = validate_data(

@@ -129,7 +129,7 @@ def per_column(
         if isinstance(likelihood, Gaussian):
             columns = data.columns[view]
             scales = data.scaling.scale
-            least = [least_noise(some[:, j]) / scales[j] ** 2 for j in columns]
+            least = [least_noise(some[:, j] / scales[j]) for j in columns]
             noise = [max(_START_NOISE, 2.0 * one) for one in least]
             out[view] = Gaussian(noise, least)
             text = (
