@@ -44,21 +44,29 @@ def _noise(per_column, n_columns, deviation):
     return (deviation * steps).double().square().reshape(shape).requires_grad_()
 
 
+def _both_ways(view, s2):
+    """Values and gradients at once, and column after column."""
+    x, f, blocks, leaves = view
+    each = torch.stack([view_evidence(x, f, s2, (block,)) for block in blocks]).sum()
+    slow = torch.autograd.grad(each, [*leaves, s2])
+    at_once = view_evidence(x, f, s2, blocks)
+    fast = torch.autograd.grad(at_once, [*leaves, s2])
+    return at_once, each, list(zip(fast, slow, strict=True))
+
+
 @pytest.mark.parametrize("deviation", [0.5, 1e-3], ids=["large noise", "small noise"])
 @pytest.mark.parametrize("per_column", [False, True])
 @pytest.mark.parametrize("n_pairs", [4, 30])  # K = 8 < N = 23 < K = 60: both forms
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_values_and_gradients_are_those_of_each_column(dim, n_pairs, per_column, deviation):
-    x, f, blocks, leaves = _view(dim, n_pairs, torch.float64)
+    view = _view(dim, n_pairs, torch.float64)
+    _, f, blocks, _ = view
     s2 = _noise(per_column, len(LACKING) + 2, deviation)
     together, others = apart(blocks, N, f.n_features, ALONE)
     assert (len(together), len(others)) == (5, 2)
-    each = torch.stack([view_evidence(x, f, s2, (block,)) for block in blocks]).sum()
-    slow = torch.autograd.grad(each, [*leaves, s2])
-    at_once = view_evidence(x, f, s2, blocks)
-    fast = torch.autograd.grad(at_once, [*leaves, s2])
+    at_once, each, gradients = _both_ways(view, s2)
     torch.testing.assert_close(at_once, each, rtol=1e-9, atol=1e-8)
-    for left, right in zip(fast, slow, strict=True):
+    for left, right in gradients:
         scale = 1e-6 * float(right.abs().max())
         torch.testing.assert_close(left, right, rtol=1e-6, atol=scale)
 
@@ -78,28 +86,20 @@ def test_columns_in_parts_are_the_same(n_pairs, monkeypatch):
 
 @pytest.mark.parametrize("n_pairs", [4, 30])
 def test_covariates_beside_the_latents_count(n_pairs):
-    x, f, blocks, leaves = _view(2, n_pairs, torch.float64, n_linear=2)
     s2 = _noise(True, len(LACKING) + 2, 0.3)
-    each = torch.stack([view_evidence(x, f, s2, (block,)) for block in blocks]).sum()
-    at_once = view_evidence(x, f, s2, blocks)
+    at_once, each, gradients = _both_ways(_view(2, n_pairs, torch.float64, n_linear=2), s2)
     torch.testing.assert_close(at_once, each, rtol=1e-9, atol=1e-8)
-    slow = torch.autograd.grad(each, [*leaves, s2])
-    fast = torch.autograd.grad(at_once, [*leaves, s2])
-    for left, right in zip(fast, slow, strict=True):
+    for left, right in gradients:
         torch.testing.assert_close(left, right, rtol=1e-7, atol=1e-7)
 
 
 @pytest.mark.parametrize("n_pairs", [4, 30])
 @pytest.mark.parametrize("deviation", [0.5, 1e-2])
 def test_single_precision_is_within_its_rounding(n_pairs, deviation):
-    x, f, blocks, leaves = _view(2, n_pairs, torch.float32)
     s2 = _noise(True, len(LACKING) + 2, deviation)
-    single = view_evidence(x, f, s2, blocks)
-    fast = torch.autograd.grad(single, [*leaves, s2])
-    each = torch.stack([view_evidence(x, f, s2, (block,)) for block in blocks]).sum()
-    slow = torch.autograd.grad(each, [*leaves, s2])
+    single, each, gradients = _both_ways(_view(2, n_pairs, torch.float32), s2)
     torch.testing.assert_close(single, each, rtol=1e-3, atol=1e-2)
-    for left, right in zip(fast, slow, strict=True):
+    for left, right in gradients:
         scale = 1e-3 * float(right.abs().max())
         torch.testing.assert_close(left, right, rtol=1e-2, atol=scale)
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.cli.data import FrameTable, Reading, column_names
+from bochner.cli.data import FrameTable, Reading, column_names, frame
 from bochner.data.columns import listing
 from bochner.data.covariates import Categorical
 from bochner.data.kinds import column_of
@@ -78,18 +77,16 @@ def _of_numbers(table: Table) -> Table:
     """Return a table of numbers as a mixed one where its columns ask for that: kinds or units
     differ. Without pandas it stays what it is.
     """
-    names = table.column_names or []
-    one_table = not table.views and 0 < len(names) == len(set(names))
-    if not one_table or find_spec("pandas") is None:
+    made = frame(table)
+    if table.views or made is table.X or not made.columns.is_unique:
         return table
     from bochner.estimators.tables import Mixed, coding_of
 
-    pandas = require("pandas", "holds mixed tables")
-    rows = None if table.row_names is None else pandas.Index(table.row_names)
-    frame = pandas.DataFrame(table.X, columns=names, index=rows)
-    frame = frame.rename_axis(table.index_name or None).convert_dtypes()
-    coding = coding_of(frame, "auto", None)
-    return _table(frame, coding) if isinstance(coding, Mixed) else table
+    if table.row_names is not None:
+        made.index = table.row_names
+    made = made.rename_axis(table.index_name or None).convert_dtypes()
+    coding = coding_of(made, "auto", None)
+    return _table(made, coding) if isinstance(coding, Mixed) else table
 
 
 def _check_texts(frame: Any, path: Path) -> None:

@@ -19,7 +19,7 @@ from bochner.errors import DataWarning, warn_user
 from bochner.processes import ALONE, Processes
 
 # Rows and numbers that are looked at, at the most, and rows at the least.
-ROWS, _NUMBERS, _LEAST_ROWS = 4096, 2**20, 64
+_ROWS, _NUMBERS, _LEAST_ROWS = 4096, 2**20, 64
 # Share of a view's variance that one column has, from which the others hardly count.
 _DOMINATES = 0.99
 # Share of it below which half of the columns are in other units than the rest.
@@ -64,13 +64,14 @@ def least_noise(values: FloatArray) -> float:
 
 
 def warn_of_units(
-    X: FloatArray, positions: IntArray, view: str, column_names: ColumnNames
+    X: NDArray[np.float64], positions: IntArray, view: str, column_names: ColumnNames
 ) -> None:
     """Warn where one column of a Gaussian view has nearly all of its variance.
 
     Parameters
     ----------
-    X : ndarray of shape (N, M)
+    X : ndarray of shape (n, M)
+        Rows spread over all, as `sampled` returns them.
     positions : ndarray of shape (M_v,)
         Of the view's columns.
     view : str
@@ -81,7 +82,7 @@ def warn_of_units(
     DataWarning
         The view has one scale, so that the other columns hardly count.
     """
-    variances = _variances(sampled(X)[:, positions])
+    variances = _variances(X[:, positions])
     total = float(variances.sum())
     largest = int(variances.argmax())
     share = float(variances[largest]) / total if total > 0.0 else 0.0
@@ -114,9 +115,9 @@ def are_counts(X: FloatArray) -> bool:
     are none. Columns of zeros and ones say neither.
     """
     columns = (x[~np.isnan(x)] for x in sampled(X).T)
-    telling = [x for x in columns if x.size and np.ptp(x) > 0.0 and x.max() > 1.0]
-    may_be = sum(_gain_of_counts(x) > -max(_CLEARLY, math.log(x.size)) for x in telling)
-    return bool(may_be >= _NEARLY_ALL * len(telling))
+    informative = [x for x in columns if x.size and np.ptp(x) > 0.0 and x.max() > 1.0]
+    may_be = sum(_gain_of_counts(x) > -max(_CLEARLY, math.log(x.size)) for x in informative)
+    return bool(may_be >= _NEARLY_ALL * len(informative))
 
 
 def _gain_of_counts(y: NDArray[np.float64]) -> float:
@@ -147,7 +148,7 @@ def sampled(X: FloatArray, processes: Processes = ALONE) -> NDArray[np.float64]:
         The rows of this process.
     processes : Processes
     """
-    most = max(_LEAST_ROWS, min(ROWS, _NUMBERS // max(1, X.shape[1])))
+    most = max(_LEAST_ROWS, min(_ROWS, _NUMBERS // max(1, X.shape[1])))
     index = evenly_spread(processes.total(X.shape[0]), most) - processes.start
     here = index[(index >= 0) & (index < X.shape[0])]
     part = dense_rows(X, here).astype(np.float64)

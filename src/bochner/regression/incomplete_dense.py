@@ -22,6 +22,7 @@ from torch import Tensor
 from bochner.linalg import Cholesky, cholesky, plus_diagonal
 from bochner.regression.noise import between_rows
 from bochner.regression.observations import IncompleteBlock
+from bochner.regression.separate_columns import missing_rows
 
 # Holes per row of the block up to which N x N products are cheaper than K x K factors of columns.
 _MOST_HOLES = 8.0
@@ -107,16 +108,12 @@ class _Holes:
 
 def _holes(block: IncompleteBlock, most: int) -> Iterator[_Holes]:
     """Yield columns with holes, those of about as many together."""
-    missing = block.observed == 0
-    counts = missing.sum(0)
+    counts = (block.observed == 0).sum(0)
     order = counts.argsort()
     order = order[counts[order] > 0]
     if not len(order):
         return
-    width = max(1, most // (missing.shape[0] * int(counts.max())))
+    width = max(1, most // (block.observed.shape[0] * int(counts.max())))
     for columns in torch.split(order, width):
-        longest = int(counts[columns[-1]])
-        # holes first
-        rows = torch.argsort(missing[:, columns].T.to(torch.int8), dim=1, descending=True)
-        real = torch.arange(longest, device=rows.device) < counts[columns][:, None]
-        yield _Holes(columns, rows[:, :longest], real.double())
+        rows, real = missing_rows(block.observed[:, columns].T)
+        yield _Holes(columns, rows, real.double())

@@ -134,7 +134,8 @@ def separate_columns_evidence(
             f"The noise variances were {s2.tolist()}. Check the scale of the data."
         )
     k, n = features.shape
-    form = (_Dense if k > n else _Factored)(features, s2, diagonal, wanted)
+    dense = k > n
+    form = _Dense(features, s2, wanted) if dense else _Factored(features, s2, diagonal, wanted)
     value = s2.new_zeros(())
     d_noise = torch.zeros_like(s2)
     missing = n - data.observed.sum(1)
@@ -152,19 +153,13 @@ class _Form(ABC):
     Parameters
     ----------
     features : Tensor of shape (K, N)
-    s2 : Tensor of shape (b,)
-        Of all columns.
-    diagonal : float
-        How large the diagonal of Phi Phi^T is at the most.
     wanted : bool
         Whether there are to be gradients.
     """
 
-    def __init__(self, features: Tensor, s2: Tensor, diagonal: float, wanted: bool) -> None:
+    def __init__(self, features: Tensor, wanted: bool) -> None:
         self.features = features
         self.wanted = wanted
-        self.smallest = s2.min()
-        self.diagonal = diagonal
 
     @abstractmethod
     def groups(self, missing: Tensor) -> list[Tensor]:
@@ -186,9 +181,9 @@ class _Form(ABC):
 class _Dense(_Form):
     """C_m = Phi_O^T Phi_O + sigma_m^2 I, (N, N), with the identity where a column is missing."""
 
-    def __init__(self, features: Tensor, s2: Tensor, diagonal: float, wanted: bool) -> None:
-        super().__init__(features, s2, diagonal, wanted)
-        self.gram = between_rows(features, self.smallest)
+    def __init__(self, features: Tensor, s2: Tensor, wanted: bool) -> None:
+        super().__init__(features, wanted)
+        self.gram = between_rows(features, s2.min())
         self.twice_d_gram = torch.zeros_like(self.gram)
 
     def groups(self, missing: Tensor) -> list[Tensor]:
@@ -233,8 +228,8 @@ class _Factored(_Form):
     """B_m = Phi_O Phi_O^T + sigma_m^2 I, (K, K): all rows less the missing ones."""
 
     def __init__(self, features: Tensor, s2: Tensor, diagonal: float, wanted: bool) -> None:
-        super().__init__(features, s2, diagonal, wanted)
-        self.precision = products_in(features.dtype, diagonal, self.smallest)
+        super().__init__(features, wanted)
+        self.precision = products_in(features.dtype, diagonal, s2.min())
         self.by_row = features.T.to(self.precision).contiguous()
         self.gram = symmetric_product(self.by_row.T, self.by_row.T)
         self.upstream = torch.zeros_like(self.by_row)
@@ -253,7 +248,7 @@ class _Factored(_Form):
         """Factor the matrices of some columns."""
         by_row = self.by_row
         k = by_row.shape[1]
-        rows, real = _missing(data.observed)
+        rows, real = missing_rows(data.observed)
         # (b, h, K)
         lost = by_row[rows] * real[..., None].to(by_row.dtype)
         factor = self._factor(lost, s2)
@@ -300,8 +295,18 @@ class _Factored(_Form):
         return self.upstream.T.to(self.features.dtype)
 
 
-def _missing(observed: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows that every column lacks, (b, h), padded to one length, and which are real."""
+def missing_rows(observed: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rows that every column lacks, padded to one length, and which are no padding.
+
+    Parameters
+    ----------
+    observed : Tensor of shape (b, N)
+        0 where a column is missing.
+
+    Returns
+    -------
+    Tensor of shape (b, h), int64, and Tensor of shape (b, h), bool
+    """
     column, row = (observed == 0.0).nonzero(as_tuple=True)
     counts = torch.bincount(column, minlength=len(observed))
     longest = int(counts.max()) if len(counts) else 0

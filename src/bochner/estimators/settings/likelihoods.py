@@ -269,11 +269,12 @@ def check_units(
     """
     if not isinstance(values, np.ndarray):
         return
+    some = sampled(values)
     for view, likelihood in likelihoods.items():
         positions = data.columns[view]
         one_scale = np.ptp(data.scaling.scale[positions]) == 0.0
         if isinstance(likelihood, Gaussian) and one_scale:
-            warn_of_units(values, positions, view, column_names)
+            warn_of_units(some, positions, view, column_names)
 
 
 class SizeFactors:
