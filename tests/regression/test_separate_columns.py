@@ -7,9 +7,8 @@ from bochner.errors import NumericalError
 from bochner.kernels.base import Frequencies
 from bochner.processes import ALONE
 from bochner.regression import separate_columns
-from bochner.regression.evidence import view_evidence
+from bochner.regression.evidence import apart, view_evidence
 from bochner.regression.observations import CompleteBlock
-from bochner.regression.separate_columns import apart
 
 N = 23
 # Rows that columns lack: none, a few, one, the same few, half; most: that one stays by itself.

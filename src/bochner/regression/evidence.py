@@ -19,17 +19,15 @@ from bochner.memory import Scratch, chunks
 from bochner.processes import ALONE, Processes
 from bochner.regression.noise import Noise, Statistics, products_in, statistics, total
 from bochner.regression.observations import AllRows, CompleteBlock, Rows
-from bochner.regression.separate_columns import (
-    SeparateColumns,
-    apart,
-    separate_columns_evidence,
-)
+from bochner.regression.separate_columns import SeparateColumns, separate_columns_evidence
 
 # Rows whose features and phases stay in a core's cache: computing features again for the second
 # pass is then cheaper than fetching them from memory.
 CHUNK_ROWS = 2048
 # Numbers of the sums of several draws, at the most: 128 MB.
 SUMS = 2**24
+# Numbers of the features of all rows up to which one column after the other takes longer.
+_AT_ONCE = 2**19
 
 
 def gram_diagonal(f: Frequencies, n_rows: int) -> float:
@@ -83,6 +81,24 @@ class Gradient:
             self.second += d_second
         self.amplitude += d_amplitude
         self.linear += d_linear
+
+
+def apart(
+    blocks: Sequence[CompleteBlock], n_rows: int, n_features: int, processes: Processes
+) -> tuple[list[CompleteBlock], list[CompleteBlock]]:
+    """Divide the blocks of a view into those that `separate_columns_evidence` takes at once, and
+    the others: columns by themselves, in memory, of at least a quarter of the rows of one process.
+    """
+    if processes.size > 1 or len(blocks) < 2 or n_rows * n_features > _AT_ONCE:
+        return [], list(blocks)
+    fits = [
+        isinstance(block.Y, Tensor) and block.n_columns == 1 and 4 * block.n_rows >= n_rows
+        for block in blocks
+    ]
+    if sum(fits) < 2:
+        return [], list(blocks)
+    pairs = list(zip(blocks, fits, strict=True))
+    return [block for block, fit in pairs if fit], [block for block, fit in pairs if not fit]
 
 
 @dataclass(frozen=True)

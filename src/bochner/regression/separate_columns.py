@@ -19,15 +19,12 @@ from torch import Tensor
 
 from bochner.errors import NumericalError
 from bochner.linalg import Cholesky, cholesky, symmetric_product
-from bochner.processes import Processes
 from bochner.regression.noise import between_rows, products_in
 from bochner.regression.observations import CompleteBlock
 
 # Numbers of the matrices that are factored in one call, and of the features of rows that their
 # columns lack: 16 MB in double precision.
 _AT_ONCE = 2**21
-# Features of all rows, numbers, up to which one column after the other takes longer.
-_HELD = 2**19
 
 
 @dataclass(frozen=True)
@@ -68,24 +65,6 @@ class SeparateColumns:
         """Return some of the columns, (l,), int64."""
         columns = self.columns[some.to(self.columns.device)]
         return SeparateColumns(columns, self.observed[some], self.Y[some])
-
-
-def apart(
-    blocks: Sequence[CompleteBlock], n_rows: int, n_features: int, processes: Processes
-) -> tuple[list[CompleteBlock], list[CompleteBlock]]:
-    """Divide the blocks of a view into those that ``separate_columns_evidence`` takes at once, and
-    the others: columns by themselves, in memory, of at least a quarter of the rows of one process.
-    """
-    if processes.size > 1 or len(blocks) < 2 or n_rows * n_features > _HELD:
-        return [], list(blocks)
-    fits = [
-        isinstance(block.Y, Tensor) and block.n_columns == 1 and 4 * block.n_rows >= n_rows
-        for block in blocks
-    ]
-    if sum(fits) < 2:
-        return [], list(blocks)
-    pairs = list(zip(blocks, fits, strict=True))
-    return [block for block, fit in pairs if fit], [block for block, fit in pairs if not fit]
 
 
 @dataclass(frozen=True)
