@@ -1,4 +1,4 @@
-"""The house in figures: ``python benchmarks/structure.py [--modules] [FOLDER]``.
+"""The package in figures: ``python benchmarks/structure.py [--modules] [FOLDER]``.
 
 Modules and calls between them that a plain Gaussian fit enters, modules a package, places outside
 the classes concerned that ask which kind of thing they hold, uses of Any, characters a code line.

@@ -13,10 +13,10 @@ import pytest
 SRC = Path(__file__).parents[1] / "src"
 PACKAGE = "bochner"
 
-# The one ordered table. A module imports modules above it: smaller floors, and earlier names of its
-# own floor. Names are relative to the package; a package's own name stands for its __init__ and
+# The one ordered table. A module imports modules above it: lower layers, and earlier names of its
+# own layer. Names are relative to the package; a package's own name stands for its __init__ and
 # comes after its modules.
-FLOORS: dict[str, str] = {
+LAYERS: dict[str, str] = {
     "F0 foundations": """
         _typing errors extras random linalg quadrature memory processes progress markup""",
     "F1 data, files, metrics": """
@@ -105,8 +105,8 @@ TORCH_ONLY = ("F0", "F2", "F3", "F4", "F5", "F6")  # no numpy there
 MODULE_LINES, FUNCTION_LINES = 500, 60
 PACKAGE_MODULES = 16
 
-ORDER = [name for names in FLOORS.values() for name in names.split()]
-FLOOR = {name: floor for floor, names in FLOORS.items() for name in names.split()}
+ORDER = [name for names in LAYERS.values() for name in names.split()]
+LAYER = {name: layer for layer, names in LAYERS.items() for name in names.split()}
 
 
 def short(path: Path) -> str:
@@ -169,25 +169,25 @@ def violation(importer: str, imported: str) -> str | None:
     """What is wrong with one import, or None."""
     if imported == importer or ORDER.index(imported) < ORDER.index(importer):
         return None
-    where = f"{importer} ({FLOOR[importer][:2]}) imports {imported} ({FLOOR[imported][:2]})"
-    if FLOOR[importer] == FLOOR[imported]:
+    where = f"{importer} ({LAYER[importer][:2]}) imports {imported} ({LAYER[imported][:2]})"
+    if LAYER[importer] == LAYER[imported]:
         return (
-            f"{where}: write {imported!r} before {importer!r} in FLOORS[{FLOOR[importer]!r}], "
+            f"{where}: write {imported!r} before {importer!r} in LAYERS[{LAYER[importer]!r}], "
             "or drop the import"
         )
     return (
-        f"{where}: a lower floor does not know a higher one; move what is shared to "
-        f"{FLOOR[importer]!r} or below"
+        f"{where}: a lower layer does not know a higher one; move what is shared to "
+        f"{LAYER[importer]!r} or below"
     )
 
 
-def likely_floor(name: str) -> str:
+def likely_layer(name: str) -> str:
     siblings = [
-        floor
-        for other, floor in FLOOR.items()
+        layer
+        for other, layer in LAYER.items()
         if other.split(".")[0] == name.split(".", maxsplit=1)[0]
     ]
-    return repr(siblings[0]) if siblings else "the floor it belongs to"
+    return repr(siblings[0]) if siblings else "the layer it belongs to"
 
 
 def code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef, source: list[str]) -> int:
@@ -207,23 +207,23 @@ def code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef, source: list[str]) 
 
 
 def test_the_table_has_every_module_once():
-    assert len(ORDER) == len(set(ORDER)), "a module stands twice in FLOORS"
+    assert len(ORDER) == len(set(ORDER)), "a module stands twice in LAYERS"
     missing = [
-        f"add {name!r} to FLOORS[{likely_floor(name)}]"
+        f"add {name!r} to LAYERS[{likely_layer(name)}]"
         for name in SOURCES
-        if name not in FLOOR
+        if name not in LAYER
     ]
-    assert not missing, "modules without a floor in tests/test_architecture.py:\n" + "\n".join(
+    assert not missing, "modules without a layer in tests/test_architecture.py:\n" + "\n".join(
         missing
     )
 
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_module_imports_only_what_is_below(name):
-    if name not in FLOOR:
-        pytest.fail(f"add {name!r} to FLOORS[{likely_floor(name)}]")
+    if name not in LAYER:
+        pytest.fail(f"add {name!r} to LAYERS[{likely_layer(name)}]")
     reached = ((line, target(full)) for line, full in imports(name))
-    known = [(line, result) for line, result in reached if result in FLOOR]
+    known = [(line, result) for line, result in reached if result in LAYER]
     faults = [
         f"{SOURCES[name]}:{line}: {text}"
         for line, result in known
@@ -248,15 +248,15 @@ def test_imported_modules_exist():
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in SOURCES if FLOOR.get(name, "").startswith(TORCH_ONLY)]
+    "name", [name for name in SOURCES if LAYER.get(name, "").startswith(TORCH_ONLY)]
 )
-def test_numpy_stays_out_of_the_torch_floors(name):
+def test_numpy_stays_out_of_the_torch_layers(name):
     faults = [
         f"{SOURCES[name]}:{line}"
         for line, full in imports(name)
         if full.split(".")[0] == "numpy"
     ]
-    assert not faults, f"{FLOOR[name]} is torch only; numpy is imported at {', '.join(faults)}"
+    assert not faults, f"{LAYER[name]} is torch only; numpy is imported at {', '.join(faults)}"
 
 
 @pytest.mark.parametrize("name", SOURCES)
@@ -306,10 +306,10 @@ def test_importing_loads_no_torch(module):
 def test_the_law_is_applied():
     """The checks above on imports made up here: a test that cannot fail is none."""
     assert violation("errors", "kernels.base") == (
-        "errors (F0) imports kernels.base (F2): a lower floor does not know a higher one; "
+        "errors (F0) imports kernels.base (F2): a lower layer does not know a higher one; "
         "move what is shared to 'F0 foundations' or below"
     )
-    assert "write 'linalg' before 'random' in FLOORS['F0 foundations']" in str(
+    assert "write 'linalg' before 'random' in LAYERS['F0 foundations']" in str(
         violation("random", "linalg")
     )
     assert violation("__init__", "plots") is None

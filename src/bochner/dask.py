@@ -17,6 +17,7 @@ from urllib.parse import urlparse
 
 import numpy as np
 
+from bochner.data.row_sources import DASK_TABLE, is_dask_table
 from bochner.errors import InputError, message
 from bochner.extras import require
 
@@ -127,6 +128,8 @@ def _checked(X: Any) -> Any:
     if not isinstance(X, array.Array) or X.ndim != 2:
         got = f"{type(X).__name__}" + (f" of shape {X.shape}" if hasattr(X, "shape") else "")
         do = "write dask.array.from_zarr(path), or call the estimator's own fit"
+        if is_dask_table(X):
+            got, do = f"a {DASK_TABLE}", "write X.to_dask_array(lengths=True)"
         raise InputError(message("a Dask array (rows × columns)", got, do))
     if any(np.isnan(size) for size in X.shape):
         do = "count its rows first: X.compute_chunk_sizes()"

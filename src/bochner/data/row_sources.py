@@ -372,6 +372,14 @@ def floating(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
     return np.dtype(np.float32 if small else np.float64)
 
 
+DASK_TABLE = "DataFrame of Dask"
+
+
+def is_dask_table(X: object) -> bool:
+    """Return whether X is a DataFrame or a Series of Dask, which has no rows to count yet."""
+    return type(X).__module__.startswith("dask") and hasattr(X, "to_dask_array")
+
+
 def is_stored(X: object) -> bool:
     """Return whether rows of X are read from it by slices, and X is no array in memory: zarr, HDF5
     and Dask arrays.
@@ -379,11 +387,15 @@ def is_stored(X: object) -> bool:
     Raises
     ------
     InputError
-        X is a zarr or HDF5 group in place of one of its arrays, or a Dask array of unknown size.
+        X is a zarr or HDF5 group in place of one of its arrays, a DataFrame of Dask, or a Dask
+        array of unknown size.
     """
     kind = type(X).__module__.partition(".")[0]
     if kind not in ("zarr", "h5py", "dask"):
         return False
+    if is_dask_table(X):
+        do = "make it an array: X.to_dask_array(lengths=True)"
+        raise InputError(message("an array of rows", f"a {DASK_TABLE}", do))
     if not hasattr(X, "dtype") or not hasattr(X, "shape"):
         names = [str(name) for name in X] if hasattr(X, "__iter__") else []
         first = repr(names[0]) if names else "NAME"

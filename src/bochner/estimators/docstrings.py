@@ -76,7 +76,12 @@ def described_by(base: type) -> Callable[[C], C]:
         sections = _sections(cls)
         theirs = _sections(base)
         for section in _SHARED:
-            entries = _entries(theirs.get(section, "")) | _entries(sections.get(section, ""))
+            own = _entries(sections.get(section, ""))
+            said = {name for entry in own for name in _names(entry)}
+            shared = _entries(theirs.get(section, ""))
+            entries = {
+                entry: text for entry, text in shared.items() if not said.issuperset(_names(entry))
+            } | own
             sections[section] = "\n".join(
                 entries[name] for name in _order(cls, section, sections, entries)
             )
@@ -109,6 +114,11 @@ def _entries(text: str) -> dict[str, str]:
     """Blocks of a section by the name that they begin with: a line without indent begins one."""
     blocks = re.split(r"\n(?=\S)", text.strip())
     return {block.split(" : ")[0].split("\n")[0]: block for block in blocks if block}
+
+
+def _names(entry: str) -> list[str]:
+    """Return what is described together: "elbo_, elbo_se_" are two."""
+    return entry.split(", ")
 
 
 def _joined(sections: dict[str, str]) -> str:

@@ -46,7 +46,7 @@ class NGMVLVM(LatentVariableEstimator):
         texts) is a mixed table to "auto": each kind is a view, "numbers", "binary", "ordered" or
         "categories", and numbers have a scale and a noise variance per column.
     n_mixtures : int or "auto", default="auto"
-        Q, mixture components of a view's kernel.
+        Q, mixture components of a view's kernel. "auto": 2; `SRFLVM` says its own.
     n_frequencies : int or "auto", default="auto"
         H, spectral points per component: K = 2 Q H features. "auto": 100 up to 1,000 rows, 50
         beyond, 32 with non-conjugate views; 1.25 D where that is more.
@@ -64,9 +64,9 @@ class NGMVLVM(LatentVariableEstimator):
         two, and in more than 12 "pca" alone. An array is taken as it is: its columns
         should have a standard deviation of about 1, as the latents have under their prior.
     n_init : int or "auto", default="auto"
-        How many starts are raced, going round ``init``.
+        How many starts are raced, going round ``init``. "auto": one for every name.
     max_iter : int or "auto", default="auto"
-        Training steps at the most.
+        Training steps at the most. "auto": 3,000.
     tol : float or "auto", default="auto"
         Training ends when the bound rises by less than this many nats per observed entry in a
         window of steps, beyond its noise. "auto": 3e-4 in 30 steps; 1e-4 in 50 for Dirichlet
@@ -122,9 +122,9 @@ class NGMVLVM(LatentVariableEstimator):
         The bound on log p(X) over 32 fresh draws (8 of more than 10,000 rows, or where a view is
         not Gaussian or has scattered holes) and its standard error, nats, original units.
     elbo_history_ : ndarray of shape (n_iter_,)
-        One draw a step. Until the learning rate decays, steps take half of the frequencies, at
-        least 25, and the bound rises when they become H; non-conjugate views have H
-        throughout.
+        One draw a step. Until the learning rate decays, steps take half of the frequencies, in
+        tables of fewer than 10 H rows one for every 20 rows, at least 16 and 1.25 D, and the bound
+        rises when they become H; non-conjugate views have H throughout.
     n_iter_ : int
     converged_ : bool
         Whether the bound had converged before ``max_iter``.
@@ -193,8 +193,8 @@ class NGMVLVM(LatentVariableEstimator):
 
 @described_by(NGMVLVM)
 class AdvisedRFLVM(LatentVariableEstimator):
-    """The stationary sibling: spectral mixture kernels and a learned projection variance that
-    prevents collapse.
+    """The stationary sibling: spectral mixture kernels and a learned noise variance, which makes
+    collapse rare.
 
     With ``views`` it is MV-ARFLVM.
 

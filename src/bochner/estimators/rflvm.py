@@ -42,8 +42,8 @@ class RFLVM(LatentVariableEstimator):
     """The latent variable model with Dirichlet process mixture kernels, sampled by Markov chains.
 
     What `SRFLVM` approximates is sampled: latents, frequencies, their assignments, components and
-    concentration, noise and dispersions. Slower by one or two orders of magnitude, for data of some
-    hundred rows; its chains say how well they have converged.
+    concentration, noise and dispersions. Four to eleven times slower on 60 rows, for data of some hundred
+    rows; its chains say how well they have converged.
 
     Parameters
     ----------
@@ -64,12 +64,17 @@ class RFLVM(LatentVariableEstimator):
     n_jobs : int, optional
         Processes for the chains, as joblib counts them; None is one.
     n_mixtures : int or "auto", default="auto"
-        Components of the variational fit where chains start; the sampler has no limit.
+        Components of the variational fit where chains start; the sampler has no limit. "auto": 20.
     n_frequencies : int or "auto", default="auto"
         H, all spectral points of a view: K = 2 H features. "auto": 50, and 32 with views that are
         not Gaussian.
+    likelihood : str, Likelihood, or dict of view to one of these, default="gaussian"
+        As `NGMVLVM` takes them, but for "poisson": the sampler needs Polya-gamma variables, and
+        those of a negative binomial describe such counts, too.
     max_iter : int or "auto", default="auto"
         Training steps of the variational fit at the most.
+    view_weight : None, default=None
+        A posterior has no weights of views: others are refused where there are several.
     checkpoint : path, optional
         File that the variational fit writes now and then; chains write beside it, with the suffix
         ".chainN". A fit continues from them when they are there, and draws what it would have
@@ -98,7 +103,8 @@ class RFLVM(LatentVariableEstimator):
     n_iter_ : int
         Sweeps of each chain.
     elbo_, elbo_se_, elbo_history_, starts_
-        Of the variational fit where chains start: the sampler has no bound.
+        Of the variational fit where chains start, the history one draw of each of its steps: the
+        sampler has no bound.
     kernels_ : dict of str to dict
         Spectrum per view of the draw with the highest joint density among those that predict, the
         largest component first: ``proportions`` (C,), ``means`` (C, D), ``scales`` (C, D; standard

@@ -84,8 +84,10 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
             The best posterior mode. A row with nothing observed gets 0, with standard deviation 1
             and one warning.
         std : ndarray of shape (n, D), if ``return_std``
-            Root mean square distance of the posterior from Z, weights and spectra as uncertain as
-            they are; large where several places are plausible. To three digits.
+            Of a normal distribution about Z as wide as the posterior, weights and spectra as
+            uncertain as they are: of several modes the geometric mean of their root mean square
+            distance and of what 50 and 95 % intervals ask for. Widened by what rows drawn from the
+            model show. To three digits.
         low, high : ndarray of shape (n, D), if ``interval``
             Quantiles of the posterior, whatever its shape, at levels that hold so much of the
             latents of rows drawn from the model. Z need not lie between them.
