@@ -142,3 +142,164 @@ def test_a_mixed_table_as_a_spreadsheet_writes_it(tmp_path):
     assert after["customer_id"].tolist() == [100 + i for i in range(24)]
     placed = pandas.read_csv(folder / "embedding.csv", index_col="customer_id")
     assert placed.index.tolist() == [100 + i for i in range(24)]
+
+
+SETTINGS = [
+    part
+    for name in ("n_components=1", "n_init=1", "max_iter=3", "n_frequencies=8", "init=pca")
+    for part in ("--set", name)
+]
+
+
+def _table(path, n=24, header="length,width,site", key=False, end=""):
+    rng = np.random.default_rng(101)
+    lines = [
+        f"{rng.normal()},{rng.normal():.3f},{('north', 'south')[i % 2]}{end}" for i in range(n)
+    ]
+    if key:
+        header = f"id,{header}"
+        lines = [f"{i:03d},{line}" for i, line in enumerate(lines)]
+    path.write_text("\n".join([header, *lines]) if header else "\n".join(lines))
+    return lines
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """A model of a table with row names, its folder and its file."""
+    pytest.importorskip("pandas")
+    folder = tmp_path_factory.mktemp("mixed")
+    _table(folder / "t.csv", key=True)
+    fit = ("fit", folder / "t.csv", "--likelihood", "auto", "--out", folder / "run")
+    replied(*fit, "--seed", 0, *SETTINGS)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        (
+            ["0.1,0.2,north,", "0.3,0.4,south,"],
+            "Expected 3 cells in every line, as in the first",
+        ),
+        (["0.1,0.2,north", "0.3,0.4"], "got 2 in line 3"),
+        (["0.1,0.2,north", "0.3,0.4,east"], "values of training in column 'site'"),
+    ],
+)
+def test_lines_that_are_longer_or_shorter_are_refused(fitted, tmp_path, lines, text):
+    """Neither shifts columns nor becomes holes."""
+    rows = tmp_path / "rows.csv"
+    rows.write_text("\n".join(["length,width,site", *lines]))
+    assert text in refused("transform", fitted / "run", rows, "--out", tmp_path / "z.csv")
+    rows.write_text("\n".join(["length,width,site", *lines, *(lines * 9)]))
+    if "cells" in text or "line" in text:
+        fit = ("fit", rows, "--likelihood", "auto", "--out", tmp_path / "run")
+        assert "cells in every line" in refused(*fit, *SETTINGS)
+
+
+def test_what_was_observed_keeps_its_digits_and_names(fitted, tmp_path):
+    rows = (fitted / "t.csv").read_text().splitlines()
+    cells = rows[3].split(",")
+    rows[3] = ",".join([cells[0], "", *cells[2:]])
+    data, full = tmp_path / "t.csv", tmp_path / "full.csv"
+    data.write_text("\n".join(rows))
+    replied("impute", fitted / "run", data, "--out", full)
+    written = full.read_text().splitlines()
+    assert written[0] == rows[0]
+    for number, (before, after) in enumerate(zip(rows[1:], written[1:], strict=True), 1):
+        told = [cell for cell in before.split(",") if cell]
+        kept = [
+            cell for cell in after.split(",") if number != 3 or cell != after.split(",")[1]
+        ]
+        assert kept[0] == told[0]
+        assert [float(cell) for cell in kept[1:-1]] == [float(cell) for cell in told[1:-1]]
+        assert kept[1] == told[1]
+    replied("transform", fitted / "run", data, "--out", tmp_path / "z.csv")
+    assert (tmp_path / "z.csv").read_text().splitlines()[1].startswith("000,")
+
+
+def test_holes_of_fractions_are_filled_with_fractions(fitted, tmp_path):
+    """Whatever the other rows of the file hold; an empty column of labels is filled with labels."""
+    rows, full = tmp_path / "rows.csv", tmp_path / "full.csv"
+    rows.write_text("id,length,width,site\n1,,2,north\n2,1,,\n")
+    replied("impute", fitted / "run", rows, "--index", "id", "--out", full)
+    lines = [line.split(",") for line in full.read_text().splitlines()]
+    assert not float(lines[1][1]).is_integer()
+    assert not float(lines[2][2]).is_integer()
+    rows.write_text("id,length,width,site\n1,0.5,2,\n")
+    replied("impute", fitted / "run", rows, "--index", "id", "--out", full, "--force")
+    assert full.read_text().splitlines()[1].split(",")[3] in ("north", "south")
+
+
+def test_mixed_rows_are_drawn(fitted, tmp_path):
+    out = tmp_path / "drawn.csv"
+    replied("sample", fitted / "run", "--n", 3, "--out", out)
+    lines = out.read_text().splitlines()
+    assert lines[0] == "length,width,site"
+    assert {line.split(",")[2] for line in lines[1:]} <= {"north", "south"}
+    text = refused("sample", fitted / "run", "--n", 3, "--out", tmp_path / "drawn.npy")
+    assert "an output file .csv for a mixed table" in text
+
+
+def test_a_mixed_table_without_a_header_keeps_its_first_row(tmp_path):
+    pytest.importorskip("pandas")
+    data = tmp_path / "t.csv"
+    _table(data, header=None)
+    for number, words in enumerate([(), ("--no-header",)]):
+        folder = tmp_path / f"run{number}"
+        fit = ("fit", data, *words, "--likelihood", "auto", "--out", folder)
+        replied(*fit, *SETTINGS)
+        model = bo.load(folder / "model.bochner")
+        assert len(model.embedding_) == 24
+        assert list(model.feature_names_in_) == ["x0", "x1", "x2"]
+
+
+def test_cells_of_mixed_tables_are_read_as_those_of_others(tmp_path):
+    """Spaces do not count; a stray word among numbers is named; headers differ."""
+    pytest.importorskip("pandas")
+    data = tmp_path / "t.csv"
+    lines = _table(data)
+    spaced = [line.replace(",", ", ") for line in lines]
+    spaced[2] = "1.5, NA, north"
+    data.write_text("\n".join(["length, width, site", *spaced]))
+    fit = ("fit", data, "--likelihood", "auto", "--out")
+    replied(*fit, tmp_path / "run", *SETTINGS)
+    assert len(bo.load(tmp_path / "run" / "model.bochner").views_["numbers"]) == 2
+    stray = [f"{i % 10},{line}" for i, line in enumerate(lines)]
+    stray[5] = "?" + stray[5][1:]
+    data.write_text("\n".join(["score,length,width,site", *stray]))
+    reply = run(*fit, tmp_path / "stray", *SETTINGS)
+    assert reply.exit_code == 0
+    said = " ".join(reply.stderr.split())
+    assert "The column 'score' holds categories, because '?' in it are no numbers" in said
+    data.write_text("\n".join(["site,site,length", *(f"a,b,{i}" for i in range(9))]))
+    assert "column names that differ" in refused(*fit, tmp_path / "twice", *SETTINGS)
+    data.write_text("\n".join(["a,b,c", *(f'"3,{i:03d}",{i}.5,x{i % 2}' for i in range(30))]))
+    text = refused(*fit, tmp_path / "thousands", *SETTINGS)
+    assert "Write 1234.5, without separators" in text
+
+
+def test_a_first_column_that_an_option_names_is_no_key(tmp_path):
+    pytest.importorskip("pandas")
+    rng = np.random.default_rng(102)
+    data = tmp_path / "t.csv"
+    rows = [f"{'pq'[i % 2]},{rng.normal():.3f},{rng.normal():.3f}" for i in range(24)]
+    data.write_text("\n".join(["batch,a,b", *rows]))
+    for number, words in enumerate(
+        [("--batch", "batch"), ("--drop", "batch"), ("--columns", "a,b")]
+    ):
+        folder = tmp_path / f"run{number}"
+        replied("fit", data, *words, "--out", folder, *SETTINGS)
+        model = bo.load(folder / "model.bochner")
+        assert list(model.feature_names_in_) == ["a", "b"]
+
+
+def test_country_codes_name_rows(tmp_path):
+    """Namibia's is NA."""
+    pytest.importorskip("pandas")
+    data = tmp_path / "t.csv"
+    lines = _table(data)
+    codes = ["NA", *(f"C{i}" for i in range(23))]
+    rows = [f"{code},{line}" for code, line in zip(codes, lines, strict=True)]
+    data.write_text("\n".join(["country,length,width,site", *rows]))
+    replied("fit", data, "--likelihood", "auto", "--out", tmp_path / "run", *SETTINGS)
+    assert (tmp_path / "run" / "embedding.csv").read_text().splitlines()[1].startswith("NA,")

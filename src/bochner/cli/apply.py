@@ -190,7 +190,10 @@ def sample(
     model = load_model(model_file)
     beside = covariates_at(model, at, n_samples)
     drawn = model.sample(n_samples, random_state=seed, covariates=beside)
-    write_matrices(out, {"X": drawn}, column_names(model), None)
+    if isinstance(drawn, np.ndarray):
+        write_matrices(out, {"X": drawn}, column_names(model), None)
+    else:
+        write_frame(out, drawn, None)
     return len(drawn)
 
 

@@ -4,7 +4,6 @@ for ``--batch`` and ``--covariate``.
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,13 +15,13 @@ from numpy.typing import NDArray
 from bochner.cli.data import FrameTable, Reading, column_names, frame
 from bochner.data.columns import listing
 from bochner.data.covariates import Categorical
-from bochner.data.kinds import column_of
-from bochner.errors import InputError, message
+from bochner.data.kinds import Column, Labelled, Number, Whole, column_of
+from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.extras import require
 from bochner.io.annotated import check_survives
-from bochner.io.csv.headers import MISSING, key_column
-from bochner.io.csv.text import contents, sample
-from bochner.io.csv.write import unguarded
+from bochner.io.csv.files import read_cells
+from bochner.io.csv.headers import MISSING, is_written_number, key_column, number
+from bochner.io.csv.write import guarded
 from bochner.io.outputs import replacing
 from bochner.io.request import Request
 from bochner.io.table import Table, unreadable
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
 
 TEXT = (".csv", ".tsv", ".txt")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+(,\d+)?")
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})*")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def table_to_fit(
@@ -93,15 +94,33 @@ def _check_texts(frame: Any, path: Path) -> None:
     """Refuse columns of text that are no categories, with the option that helps."""
     for name in map(str, frame.columns):
         texts = [cell for cell in frame[name].dropna() if isinstance(cell, str)]
+        got = f"{texts[0]!r} in the column {name!r} of {path}" if texts else ""
+        if texts and all(_THOUSANDS.fullmatch(cell) for cell in texts):
+            do = "write 1234.5, without separators; for decimal commas add --decimal ,"
+            raise InputError(message("numbers", got, do))
         if texts and all(_DECIMAL_COMMA.fullmatch(cell) for cell in texts):
-            got = f"{texts[0]!r} in the column {name!r} of {path}"
             do = "add --decimal , (and write thousands without commas)"
             raise InputError(message("numbers with decimal points", got, do))
+        _warn_of_words(texts, name)
         try:
             column_of(frame[name], name)
         except InputError as error:
             do = f"--drop {name} leaves it out, --index {name} takes it for the names of rows"
             raise InputError(f"{str(error).split('. ')[0]} ({path}). {do}.") from error
+
+
+def _warn_of_words(texts: Sequence[str], name: str) -> None:
+    """Warn of a column of numbers that a few words make a column of labels."""
+    words = [cell for cell in texts if number(cell) is None and not is_written_number(cell)]
+    if not words or 2 * len(words) >= len(texts):
+        return
+    shown = listing([repr(word) for word in dict.fromkeys(words)][:3])
+    warn_user(
+        f"The column {name!r} holds categories, because {shown} in it are no numbers, where "
+        f"{len(texts) - len(words)} of {len(texts)} cells are: leave such cells empty if they are "
+        "missing.",
+        DataWarning,
+    )
 
 
 def rows_to_use(
@@ -117,37 +136,84 @@ def rows_to_use(
     names = column_names(model) or []
     if kind_of(path) not in (*TEXT, ".parquet"):
         raise InputError(message("a csv or parquet file", str(path), "save the table as one"))
-    frame = read_frame(path, index, reading)
+    coding = model._coding
+    frame = read_frame(path, index, reading, getattr(coding, "columns", ()))
     if set(names) <= set(frame.columns):
         frame = frame[names]
-    return _table(frame, model._coding)
+    return _table(frame, coding)
 
 
-def read_frame(path: Path, index: str | None, reading: Reading) -> pd.DataFrame:
-    """Read a DataFrame with the narrowest types that hold its columns."""
+def read_frame(
+    path: Path, index: str | None, reading: Reading, known: Sequence[Column] = ()
+) -> pd.DataFrame:
+    """Read a DataFrame with the narrowest types that hold its columns; those that a model knows
+    with the types of training.
+    """
     request = reading.request(index)
     if kind_of(path) == ".parquet":
         return _named(_read_parquet(path), index, path, request)
     pandas = require("pandas", "holds mixed tables")
-    text = contents(path, request.memory)
-    delimiter, first = sample(path, text)
-    missing = sorted({*MISSING, *(word.upper() for word in MISSING), "NaN", "Na", "None"})
-    try:
-        frame = pandas.read_csv(
-            io.StringIO(text),
-            sep=delimiter,
-            decimal=request.decimal,
-            keep_default_na=False,
-            na_values=missing,
+    cells = read_cells(path, request)
+    request.selection.check(str(path))
+    names = cells.column_names
+    if names is None:
+        names = [f"x{j}" for j in range(len(cells.columns))]
+    kinds = {column.name: column for column in known}
+    series = [
+        _series(column, kinds.get(name))
+        for name, column in zip(names, cells.columns, strict=True)
+    ]
+    frame: pd.DataFrame = pandas.concat(series, axis=1, keys=names)
+    if cells.row_names is not None:
+        frame.index = pandas.Index(
+            cells.row_names, dtype=object, name=cells.index_name or None
         )
-    except ValueError as error:
-        raise unreadable(path, "csv", str(error).splitlines()[0]) from error
-    names = [unguarded(cell) for cell in first[0]]
-    frame.columns = [name or f"column_{j}" if j else name for j, name in enumerate(names)]
-    # spreadsheets write separators behind the last column
-    nameless = [c for c, name in zip(frame.columns, names, strict=True) if not name]
-    frame = frame.drop(columns=[c for c in nameless if frame[c].isna().all()])
-    return _named(frame.convert_dtypes(), index, path, request)
+    return frame
+
+
+_TRUTH = {"true": True, "false": False}
+
+
+def _series(cells: Sequence[str], known: Column | None) -> pd.Series[Any]:
+    """Return cells as numbers, truth values or texts; missing where they are."""
+    pandas = require("pandas", "holds mixed tables")
+    codes, distinct = pandas.factorize(np.array(cells, dtype=object))
+    values, dtype = _typed([str(cell) for cell in distinct], known)
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    series: pd.Series[Any] = pandas.Series(column[codes]).astype(dtype)
+    return series
+
+
+def _typed(distinct: Sequence[str], known: Column | None) -> tuple[list[object], str]:
+    """Return the values of different cells, None where they are missing, and what pandas calls
+    their type.
+    """
+    told = [cell for cell in distinct if cell.lower() not in MISSING]
+    numbers = [number(cell) for cell in told]
+    texts = any(value is None for value in numbers)
+    if isinstance(known, Labelled) and any(isinstance(label, str) for label in known.labels):
+        texts = True
+    if texts:
+        return [cell if cell.lower() not in MISSING else None for cell in distinct], "string"
+    if not told and known is not None:
+        return [None] * len(distinct), _holding(known)
+    if told and all(cell.lower() in _TRUTH for cell in told):
+        return [_TRUTH.get(cell.lower()) for cell in distinct], "boolean"
+    if type(known) is not Number and told and all(map(_is_whole, told)):
+        return [None if c.lower() in MISSING else int(c) for c in distinct], "Int64"
+    return [None if c.lower() in MISSING else number(c) for c in distinct], "Float64"
+
+
+def _holding(column: Column) -> str:
+    """Return a type for the values of a column, of which none is told."""
+    if isinstance(column, Labelled):
+        return "boolean" if isinstance(column.labels[0], bool) else "Int64"
+    return "Int64" if isinstance(column, Whole) else "Float64"
+
+
+def _is_whole(cell: str) -> bool:
+    return _WHOLE.fullmatch(cell) is not None and abs(int(cell)) < 2**63
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
@@ -207,13 +273,20 @@ def _table(frame: pd.DataFrame, coding: Coding) -> FrameTable:
     )
 
 
-def write_frame(path: Path, frame: pd.DataFrame, table: FrameTable) -> None:
-    """Write a completed table as csv; whole or not at all."""
+def write_frame(path: Path, frame: pd.DataFrame, table: FrameTable | None) -> None:
+    """Write a completed table, or one that was drawn, as csv; whole or not at all. Names that a
+    spreadsheet would run as formulas get an apostrophe, as in `write_csv`.
+    """
     if path.suffix.lower() != ".csv":
         do = "rename it: labels need a file of text"
         raise InputError(message("an output file .csv for a mixed table", str(path), do))
+    named = table is not None and table.row_names is not None
+    out = frame.set_axis([guarded(str(name)) for name in frame.columns], axis=1)
+    if named:
+        names = [guarded(str(name)) for name in frame.index]
+        out = out.set_axis(names, axis=0).rename_axis(guarded(str(frame.index.name or "")))
     with replacing(path) as part:
-        frame.to_csv(part, index=table.row_names is not None)
+        out.to_csv(part, index=named)
 
 
 def kind_of(path: Path) -> str:

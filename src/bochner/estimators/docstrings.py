@@ -80,7 +80,9 @@ def described_by(base: type) -> Callable[[C], C]:
             said = {name for entry in own for name in _names(entry)}
             shared = _entries(theirs.get(section, ""))
             entries = {
-                entry: text for entry, text in shared.items() if not said.issuperset(_names(entry))
+                entry: text
+                for entry, text in shared.items()
+                if not said.issuperset(_names(entry))
             } | own
             sections[section] = "\n".join(
                 entries[name] for name in _order(cls, section, sections, entries)

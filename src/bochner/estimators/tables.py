@@ -379,8 +379,18 @@ def _filled(
             )
         full = before.astype(object)
         full.iloc[rows] = column.decode(numbers)
-        out.isetitem(j, _series(full, column, before.dtype))
+        out.isetitem(j, _series(full, column, _dtype(before, column)))
     return out
+
+
+def _dtype(before: Any, column: Column) -> object:
+    """Return the type of a completed column: its own, but for an empty column of numbers, which
+    cannot hold labels.
+    """
+    numbers = getattr(before.dtype, "kind", "O") in "biuf"
+    if isinstance(column, Labelled) and numbers and before.isna().all():
+        return column.dtype
+    return before.dtype
 
 
 def _series(values: Any, column: Column, dtype: object) -> Any:

@@ -106,8 +106,8 @@ class KreinFeatures(FeatureMap):
         Relative root mean squared error of the features' kernel over pairs of rows that no fit saw;
         of the sketch where all rows are in it.
     history_ : list of dict
-        The start and the rounds of the gradient inference: ``elbo``, ``error``, ``held_out_error``; empty for the
-        others.
+        The start and the rounds of the gradient inference: ``elbo``, ``error``,
+        ``held_out_error``; empty for the others.
     n_iter_ : int
         Iterations or sweeps that were allowed until the fit had converged; 1 for "spectral".
     n_features_in_, feature_names_in_

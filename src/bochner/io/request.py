@@ -28,6 +28,16 @@ class Selection:
     def nameless(self, place: str) -> None:
         """Refuse a file without column names, where names were asked for."""
 
+    def asks_for(self, name: str) -> bool:
+        """Tell whether a column is chosen, or left out, by its name: it names no rows then."""
+        del name
+        return False
+
+    def leaves_out(self, name: str) -> bool:
+        """Tell whether a column is not read, because others are named."""
+        del name
+        return False
+
     def of_view(self, view: str) -> Selection:
         """Return the selection for a file of a folder."""
         del view
@@ -58,6 +68,14 @@ class NamedColumns(Selection):
         self._names.update(dict.fromkeys(names))
         wanted = set(names) if self._columns is None else self._columns
         return [j for j, name in enumerate(names) if name in wanted and name not in self._drop]
+
+    def asks_for(self, name: str) -> bool:
+        """Tell whether a column is chosen, or left out, by its name."""
+        return name in self._drop or name in (self._columns or ())
+
+    def leaves_out(self, name: str) -> bool:
+        """Tell whether a column is not read."""
+        return self._columns is not None and name not in self._columns
 
     def nameless(self, place: str) -> None:
         """Refuse a file without column names."""
@@ -90,6 +108,10 @@ class KnownColumns(Selection):
     def __init__(self, known: Sequence[str], beside: Sequence[str] = ()) -> None:
         self._known = set(known)
         self._beside = set(beside)
+
+    def asks_for(self, name: str) -> bool:
+        """Tell whether a column is one of them."""
+        return name in self._known or name in self._beside
 
     def kept(self, names: Sequence[str]) -> list[int]:
         """Return the positions of the columns to read, among those of one file."""

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from bochner.data.columns import listing
-from bochner.errors import InputError, message
+from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.io.csv.headers import (
     MISSING,
     is_header,
@@ -58,44 +60,148 @@ def read_csv(path: Path, request: Request | None = None) -> Table:
     """
     request = request or Request()
     text = contents(path, request.memory)
-    delimiter, first = sample(path, text)
-    first = [pointed(cells, request.decimal) for cells in first]
-    header = request.header
-    if header is None:
-        header = request.index is not None or (bool(first) and is_header(first[0], first[1:]))
+    delimiter, header = _form(path, text, request)
     plain = PlainLines.of(text, delimiter, request.decimal) if len(text) >= _LARGE else None
     if plain is not None:
         with contextlib.suppress(ValueError):
-            return _table(path, plain, header, request)
+            return _Columns.of(path, plain, header, request).table()
+    return _cut(path, text, delimiter, header, request).table()
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Columns of a csv file as they are written.
+
+    Attributes
+    ----------
+    columns : list of list of str
+        Without spaces around them, numbers with decimal points.
+    column_names : list of str or None
+    row_names : list of str or None
+    index_name : str
+    """
+
+    columns: list[list[str]]
+    column_names: list[str] | None
+    row_names: list[str] | None
+    index_name: str
+
+
+def read_cells(path: Path, request: Request | None = None) -> Cells:
+    """Read one csv file as `read_csv` does, whatever its cells hold.
+
+    Raises
+    ------
+    InputError
+        For an empty or unreadable file, lines of unequal length, or repeated names.
+    """
+    request = request or Request()
+    text = contents(path, request.memory)
+    return _cut(path, text, *_form(path, text, request), request, labels=True).cells()
+
+
+def _form(path: Path, text: str, request: Request) -> tuple[str, bool]:
+    """Return the separator, and whether the first line names the columns."""
+    delimiter, first = sample(path, text)
+    if request.header is not None:
+        return delimiter, request.header
+    first = [pointed(cells, request.decimal) for cells in first]
+    named = request.index is not None or (bool(first) and is_header(first[0], first[1:]))
+    return delimiter, named
+
+
+def _cut(
+    path: Path,
+    text: str,
+    delimiter: str,
+    header: bool,
+    request: Request,
+    labels: bool = False,
+) -> _Columns:
     request.memory.check(_PER_CHARACTER * len(text), f"the cells of {path}")
     lines = Lines(path, text, delimiter, request.decimal)
-    return _table(path, lines, header, request)
+    return _Columns.of(path, lines, header, request, labels)
 
 
-def _table(path: Path, lines: Lines | PlainLines, has_header: bool, request: Request) -> Table:
-    skip = 1 if has_header else 0
-    header = [unguarded(name) for name in lines.first] if has_header else None
-    filled = lines.filled(skip)
-    first = filled.column(0, skip)
-    key = _key(path, header, first, request.index) if first else None
-    lines = lines if key is None else filled
-    if not lines.column(0, skip):
-        raise InputError(
-            message("rows of data", f"a header alone in {path}", "add rows below the header")
-        )
-    columns, names = _columns(path, lines, header, key, request)
-    X = lines.numbers(columns, skip, header)
-    if key is None:
-        return Table(X, None, names)
-    rows = _row_names(path, lines, first if key == 0 else lines.column(key, skip), skip)
-    return Table(X, rows, names, index_name="" if header is None else header[key])
+@dataclass(frozen=True)
+class _Columns:
+    """Which columns of a file are read, and which one names its rows."""
+
+    path: Path
+    lines: Lines | PlainLines
+    header: list[str] | None
+    key: int | None
+    places: list[int]
+    names: list[str] | None
+
+    @classmethod
+    def of(
+        cls,
+        path: Path,
+        lines: Lines | PlainLines,
+        has_header: bool,
+        request: Request,
+        labels: bool = False,
+    ) -> _Columns:
+        """Choose them; columns may hold labels, or only numbers."""
+        skip = 1 if has_header else 0
+        header = [unguarded(name) for name in lines.first] if has_header else None
+        filled = lines.filled(skip)
+        first = filled.column(0, skip)
+        key = _key(path, header, first, request, labels) if first else None
+        lines = lines if key is None else filled
+        if not lines.column(0, skip):
+            got = f"a header alone in {path}"
+            raise InputError(message("rows of data", got, "add rows below the header"))
+        places, names = _columns(path, lines, header, key, request)
+        return cls(path, lines, header, key, places, names)
+
+    @property
+    def skip(self) -> int:
+        """Lines above the data."""
+        return 0 if self.header is None else 1
+
+    def table(self) -> Table:
+        """Return them as numbers."""
+        X = self.lines.numbers(self.places, self.skip, self.header)
+        return Table(X, self.row_names(), self.names, index_name=self.index_name)
+
+    def cells(self) -> Cells:
+        """Return them as they are written."""
+        columns = [self.lines.column(j, self.skip) for j in self.places]
+        return Cells(columns, self.names, self.row_names(), self.index_name)
+
+    @property
+    def index_name(self) -> str:
+        """What stands above the names of rows."""
+        return "" if self.key is None or self.header is None else self.header[self.key]
+
+    def row_names(self) -> list[str] | None:
+        """Return the names of the rows, which differ."""
+        if self.key is None:
+            return None
+        cells = self.lines.column(self.key, self.skip)
+        return _row_names(self.path, self.lines, cells, self.skip)
 
 
 def _key(
-    path: Path, header: list[str] | None, first: Sequence[str], index: str | None
+    path: Path,
+    header: list[str] | None,
+    first: Sequence[str],
+    request: Request,
+    labels: bool,
 ) -> int | None:
+    index = request.index
     if index is None:
+        name = "" if header is None else header[0]
+        if name and request.selection.asks_for(name):
+            return None
+        repeated = len(set(first)) < len(first)
+        if repeated and (labels or request.selection.leaves_out(name)):
+            _warn_of_repeats(header, first)
+            return None
         if not key_column(header, first):
+            _warn_of_repeats(header, first)
             return None
         _refuse_written_numbers(path, header, first)
         return 0
@@ -109,6 +215,20 @@ def _key(
     raise InputError(
         message(f"an index column {index!r} in {path}", "a header without it", do)
     )
+
+
+def _warn_of_repeats(header: list[str] | None, first: Sequence[str]) -> None:
+    """Warn of a first column that is called a column of names, but has one twice."""
+    if header is None or len(header) < 2 or not is_key_name(header[0]):
+        return
+    repeated = next((name for name, n in Counter(first).items() if n > 1 and name), None)
+    if repeated is not None and len(set(first)) > len(first) / 2:
+        name = header[0]
+        warn_user(
+            f"The column {name!r} is read as data, because {repeated!r} is in it more than once: "
+            f"--drop {name} leaves it out; as names of rows they have to differ.",
+            DataWarning,
+        )
 
 
 def _refuse_written_numbers(
@@ -150,6 +270,7 @@ def _columns(
         places = [places[j] for j in kept]
         _refuse_repeats(path, "column", names)
     if not places:
+        request.selection.check(str(path))
         raise InputError(
             message("columns of numbers", f"row names alone in {path}", "add columns")
         )
