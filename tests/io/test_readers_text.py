@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bochner.errors import InputError
+from bochner.errors import DataWarning, InputError
 from bochner.io.csv.files import read_csv
 from bochner.io.csv.text import Lines, PlainLines
 from bochner.io.csv.write import guarded, unguarded
@@ -392,3 +392,19 @@ def test_numbers_written_otherwise_are_named(csv, cell, says):
         read(csv(f"a;b\n1;2\n3;{cell}\n"))
     with pytest.raises(InputError, match=f"(?i){says}"):
         read(csv(f"a;b\n{cell};2\n{cell[:2]}1{cell[3:]};4\n"))
+
+
+def test_a_compressed_file_under_another_name_is_named(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(gzip.compress(b"a,b\n1,2\n"))
+    with pytest.raises(InputError, match="which gzip has compressed. Rename it to t.csv.gz"):
+        read(path)
+
+
+def test_a_column_of_ids_with_one_twice_is_named(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("id,a\n1,2\n2,3\n3,4\n3,5\n")
+    with pytest.warns(
+        DataWarning, match="'id' is read as data, because '3' is in it more than"
+    ):
+        assert read(path).X.shape == (4, 2)

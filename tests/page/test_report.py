@@ -806,3 +806,16 @@ def test_traces_and_ranks_of_chains():
     # the chain that lies above the others has the last third of the ranks
     assert shares[2, :4].sum() == 0.0
     assert [chart["title"] for chart in charts.chains(log_joint[:1])] == [trace["title"]]
+
+
+def test_labels_are_not_taken_by_position_where_most_names_join(tmp_path):
+    """One name that is spelled otherwise would move all labels to other rows."""
+    names = [f"s{i}" for i in range(6)]
+    lines = [f"{name},{name in names[:3]}" for name in reversed(names)]
+    path = tmp_path / "labels.csv"
+    path.write_text("\n".join(["sample,grp", *lines]))
+    assert list(read_labels(path, names, 6)["grp"]) == ["True"] * 3 + ["False"] * 3
+    path.write_text("\n".join(["sample,grp", *lines]).replace("s4,", "S4,"))
+    text = r"a label for every row, got none for 's4' in .*labels.csv. Add it, or correct its name"
+    with pytest.raises(InputError, match=text):
+        read_labels(path, names, 6)

@@ -212,6 +212,8 @@ def _text(
                 "add them",
             )
         )
+    if row_names is not None and len(columns) > 1:
+        _check_join(path, row_names, columns[0])
     if row_names is not None and len(columns) > 1 and set(row_names) <= set(columns[0]):
         place = {name: i for i, name in enumerate(columns[0])}
         columns = [[column[place[name]] for name in row_names] for column in columns[1:]]
@@ -227,6 +229,19 @@ def _text(
         name or f"label {j}": _typed(column)
         for j, (name, column) in enumerate(zip(names, columns, strict=True))
     }
+
+
+def _check_join(path: Path, row_names: Sequence[str], first: Sequence[str]) -> None:
+    """Refuse a first column that is one of row names, as most of them are in it, but not all:
+    labels by position would belong to other rows.
+    """
+    known = set(first)
+    lacking = [name for name in row_names if name not in known]
+    joins = len(known) == len(first) and 2 * len(lacking) <= len(row_names)
+    if lacking and joins:
+        got = f"none for {lacking[0]!r} in {path}"
+        do = "add it, or correct its name: labels are joined by the first column"
+        raise InputError(message("a label for every row", got, do))
 
 
 def _without_header(path: Path, lines: list[list[str]], n_rows: int) -> bool:

@@ -27,6 +27,8 @@ Line = tuple[int, list[str]]
 
 # What spreadsheets begin a file with that they call Unicode text.
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+# What files begin with that gzip wrote.
+_GZIP = b"\x1f\x8b"
 # Lines that decide about separator and header.
 _SAMPLE = 20
 _SPELLINGS = (str.lower, str.upper, str.title)
@@ -43,6 +45,9 @@ def contents(path: Path, memory: Memory) -> str:
     """
     try:
         raw = _inflated(path, memory) if path.suffix.lower() == ".gz" else path.read_bytes()
+        if raw.startswith(_GZIP):
+            got = f"{path}, which gzip has compressed"
+            raise InputError(message("text", got, f"rename it to {path.name}.gz"))
         return raw.decode("utf-16" if raw.startswith(_UTF_16) else "utf-8-sig")
     except UnicodeError as error:
         do = "save it as csv UTF-8"
