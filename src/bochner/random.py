@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from bochner._typing import Sampling
+from bochner.errors import InputError, message
 
 # Rows whose noise has one key: any rows are drawn without those before them. Bits of a Sobol net.
 ROWS_PER_BLOCK = 1024
@@ -210,6 +211,9 @@ def _sobol(n: int, dim: int, source: torch.Generator) -> Tensor:
     """A Sobol net under a random digital shift: every point is uniform, the net stays a net, and it
     costs one xor.
     """
+    if dim > (most := torch.quasirandom.SobolEngine.MAXDIM):
+        do = "choose sampling='orthogonal' or 'iid'"
+        raise InputError(message(f"at most {most} dimensions for a Sobol net", f"{dim}", do))
     shift = torch.randint(2**_SOBOL_BITS, (dim,), generator=source, device=source.device)
     points = torch.bitwise_xor(_sobol_net(n, dim).to(source.device), shift)
     # half a step to the right: the quantile of 0 would be infinite

@@ -437,7 +437,7 @@ def test_what_fit_anndata_refuses(table, options, text):
 def test_an_anndata_without_data_or_with_repeated_names(table):
     empty = anndata.AnnData(obs=names("ab"))
     empty.layers["counts"] = np.ones((2, 0))
-    with pytest.raises(InputError, match=r"adata.X, got none. Name a layer of counts"):
+    with pytest.raises(InputError, match=r"adata.X, got none. Name a layer of 'counts'"):
         bo.fit_anndata(empty)
     twice = annotated(table)
     twice.obs_names = ["p", "p", *twice.obs_names[2:]]

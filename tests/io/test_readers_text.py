@@ -397,7 +397,7 @@ def test_numbers_written_otherwise_are_named(csv, cell, says):
 def test_a_compressed_file_under_another_name_is_named(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes(gzip.compress(b"a,b\n1,2\n"))
-    with pytest.raises(InputError, match="which gzip has compressed. Rename it to t.csv.gz"):
+    with pytest.raises(InputError, match=r"gzip has compressed. Rename it to t\.csv\.gz"):
         read(path)
 
 

@@ -9,9 +9,10 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from numbers import Integral, Number
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeGuard, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, validate_parameter_constraints
 
@@ -118,7 +119,7 @@ def _check_container(X: object) -> None:
         raise InputError(message(_ROWS, "None", do))
     if hasattr(X, "iloc") and not np.size(getattr(X, "columns", 0)):
         raise InputError(message("a table of columns", "one without any", "read it again"))
-    if isinstance(X, Mapping):
+    if _is_mapping(X):
         raise InputError(message(_ROWS, got, "stack views by name with bochner.stack(views)"))
     if isinstance(X, str | bytes | Set | Iterator):
         raise InputError(message(_ROWS, got, do))
@@ -130,9 +131,14 @@ def _check_container(X: object) -> None:
         raise InputError(message(_ROWS, got, "read it first: X.collect()"))
 
 
+def _is_mapping(X: object) -> TypeGuard[Mapping[Any, Any]]:
+    return isinstance(X, Mapping) and not sp.issparse(X)
+
+
 def _refuse_single(X: object) -> None:
     """Refuse one row as pandas or a program holds it: names of columns belong to tables."""
-    one = isinstance(X, Mapping) and not any(np.ndim(x) for x in X.values())
+    # one format of sparse matrices is a dict of its entries
+    one = _is_mapping(X) and not any(np.ndim(x) for x in X.values())
     if one or (isinstance(X, list) and any(isinstance(x, Mapping) for x in X)):
         given = "[record]" if one else "records"
         do = f"write pandas.DataFrame({given})[model.feature_names_in_]"

@@ -22,6 +22,9 @@ Array = NDArray[np.float64]
 
 AVERAGE = "average"
 
+# So many labels may differ from row to row, as of texts in tables.
+_FEW_LABELS = 20
+
 
 class Covariate(ABC):
     """One thing that is known of every row.
@@ -94,6 +97,10 @@ class Categorical(Covariate):
         """Count the labels."""
         known = [_label(value) for value in values if not _missing(value)]
         labels, counts = np.unique(np.array(known, dtype=str), return_counts=True)
+        if len(labels) > max(_FEW_LABELS, len(known) / 2):
+            got = f"{len(labels)} labels in {len(known)} rows"
+            do = "pass numbers, or coarser labels"
+            raise InputError(message(f"labels of {name!r} that rows share", got, do))
         return cls(name, labels.tolist(), (counts / max(1, len(known))).tolist())
 
     @property
@@ -153,12 +160,12 @@ class CovariateCoding:
             do = "pass a DataFrame, a dict of name to values, or an array"
             raise InputError(message("covariates of the rows", repr(given), do))
         columns = _columns(given, n_rows, index)
-        return cls(
-            [
-                (Categorical if _is_label(values) else Continuous).fit(name, values)
-                for name, values in columns.items()
-            ]
-        )
+        fitted: list[Covariate] = []
+        for name, values in columns.items():
+            _check_kind(name, values)
+            kind = Categorical if _is_label(values) else Continuous
+            fitted.append(kind.fit(name, values))
+        return cls(fitted)
 
     @property
     def names(self) -> list[str]:
@@ -304,6 +311,24 @@ def _values(given: Any) -> NDArray[np.generic]:
     return as_array("covariates", given)
 
 
+def _check_kind(name: str, values: NDArray[np.generic]) -> None:
+    """Refuse values that are neither numbers nor labels: their texts would be labels that no other
+    row has.
+    """
+    for row, value in enumerate(values if values.dtype.kind in "OmMc" else ()):
+        known = isinstance(value, _KNOWN) and not isinstance(value, np.timedelta64)
+        if _missing(value) or known:
+            continue
+        got = f"{value} of type {type(value).__name__} in row {row}"
+        do = "convert it to numbers: of dates (day - day.min()) / numpy.timedelta64(1, 'D')"
+        expected = f"numbers, categories, texts or booleans for {name!r}"
+        raise InputError(message(expected, got, do))
+
+
+# What a covariate may hold.
+_KNOWN = (str, bool, int, float, np.bool_, np.integer, np.floating)
+
+
 def _is_label(values: NDArray[np.generic]) -> bool:
     return values.dtype.kind not in "iuf"
 
@@ -323,8 +348,11 @@ def _numbers(name: str, values: NDArray[np.generic]) -> Array:
     try:
         numbers: Array = values.astype(np.float64)
     except (TypeError, ValueError) as error:
+        texts = ((i, value) for i, value in enumerate(values) if isinstance(value, str))
+        row, value = next(texts, (-1, error))
+        got = str(error) if row < 0 else f"{str(value)!r} in row {row}"
         do = "pass numbers, as in training, with NaN where they are missing"
-        raise InputError(message(f"numbers for {name!r}", str(error), do)) from error
+        raise InputError(message(f"numbers for {name!r}", got, do)) from error
     if np.isinf(numbers).any():
         row = int(np.flatnonzero(np.isinf(numbers))[0])
         raise InputError(

@@ -209,7 +209,11 @@ def column_of(values: Any, name: str) -> Column:
 
 def _of_objects(observed: Any, name: str, dtype: str) -> Column:
     """Return the kind of a column of Python's own objects."""
-    distinct = list(dict.fromkeys(observed))
+    try:
+        distinct = list(dict.fromkeys(observed))
+    except TypeError:
+        # lists are no keys
+        distinct = list(observed)
     if distinct and all(isinstance(value, bool | np.bool_) for value in distinct):
         return Binary(name, dtype, [False, True])
     if distinct and all(isinstance(value, str) for value in distinct):
@@ -228,6 +232,11 @@ def _of_categories(values: Any, name: str) -> Column:
         return Ordered(name, "category", declared)
     present = set(values[values.notna()])
     labels = [label for label in declared if label in present]
+    if not labels:
+        do = "drop the column"
+        raise InputError(
+            message(f"a value in column {name!r}", "a category that no row has", do)
+        )
     return (Binary if len(labels) < 3 else Categories)(name, "category", labels)
 
 

@@ -104,6 +104,11 @@ class Support:
         InputError
             Naming view, row, column and value of the first such entry.
         """
+        n_trials = self.largest
+        if n_trials is not None and n_trials.ndim and n_trials.size != len(positions):
+            want = f"n_trials for each of the {len(positions)} columns of view {view!r}"
+            do = "give one for every column, or one number for all"
+            raise InputError(message(want, f"{n_trials.size}", do))
         for rows in [slice(None)] if sp.issparse(X) else passes(X.shape):
             if (fault := self._first_refused(X[rows][:, positions])) is None:
                 continue

@@ -19,7 +19,7 @@ from bochner.estimators.lvm import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM
 from bochner.estimators.rflvm import RFLVM
 from bochner.estimators.srflvm import SRFLVM
 from bochner.extras import require
-from bochner.io.annotated import from_anndata, from_mudata
+from bochner.io.annotated import check_anndata, check_mudata, from_anndata, from_mudata
 from bochner.io.table import Table
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ def fit_anndata(
     ``uns[key_added]``: model, settings (JSON text), elbo, elbo_se, n_iter, converged, views,
     likelihoods, relevance (V, D) and versions; it survives ``write_h5ad``.
     """
+    check_anndata(adata)
     _check_keys(adata, key_added, overwrite, "adata")
     table = from_anndata(adata, layer, mask_var, use_rep)
     if isinstance(size_factors, str):
@@ -162,7 +163,9 @@ def fit_mudata(
     InputError
         As `fit_anndata`, and when modalities share no row.
     """
+    check_mudata(mdata)
     _check_keys(mdata, key_added, overwrite, "mdata")
+    modalities = [modalities] if isinstance(modalities, str) else modalities
     table = from_mudata(mdata, layer, mask_var, modalities)
     # here, where rows have names; a fit looks again
     check_shared_rows(table.X, table.views or {}, table.row_names)
@@ -202,7 +205,8 @@ def covariates_in(
     InputError
         No such column.
     """
-    keys = [*([] if batch_key is None else [batch_key]), *covariate_keys]
+    keys = [covariate_keys] if isinstance(covariate_keys, str) else [*covariate_keys]
+    keys = [*([] if batch_key is None else [batch_key]), *keys]
     if not keys:
         return None
     for key in keys:

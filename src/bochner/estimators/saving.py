@@ -284,6 +284,8 @@ def _encode(name: str, value: object) -> object:
     if isinstance(value, np.random.RandomState):
         # its state has moved on; what the fit drew from it is kept as seed_
         return None
+    if isinstance(value, range):
+        value = list(value)
     if isinstance(value, Path | np.generic):
         value = str(value) if isinstance(value, Path) else value.item()
     encoded: object = value

@@ -49,6 +49,29 @@ with h5py.File(sys.argv[1], "r") as file:
 """
 
 
+def check_anndata(adata: object, place: str = "adata") -> None:
+    """Refuse what is no AnnData, and say what takes it."""
+    if _has_modalities(adata) or not (hasattr(adata, "obsm") and hasattr(adata, "var_names")):
+        do = "call fit_mudata" if _has_modalities(adata) else "call the estimator's fit"
+        raise InputError(message(f"an AnnData for {place}", _kind(adata), do))
+
+
+def check_mudata(mdata: object, place: str = "mdata") -> None:
+    """Refuse what is no MuData, and say what takes it."""
+    if not _has_modalities(mdata):
+        do = "call fit_anndata" if hasattr(mdata, "obsm") else "call the estimator's fit"
+        raise InputError(message(f"a MuData for {place}", _kind(mdata), do))
+
+
+def _has_modalities(data: object) -> bool:
+    # of a DataFrame `mod` is a method
+    return hasattr(getattr(data, "mod", None), "keys")
+
+
+def _kind(data: object) -> str:
+    return f"an object of type {type(data).__name__}"
+
+
 def from_anndata(
     adata: AnnData,
     layer: str | None = None,
@@ -76,6 +99,7 @@ def from_anndata(
     InputError
         No such layer, column or representation; no X; names that repeat.
     """
+    check_anndata(adata, place)
     if use_rep is not None:
         if layer is not None or mask_var is not None:
             do = "leave out layer and mask_var"
@@ -90,9 +114,13 @@ def from_anndata(
             else _chosen(adata.layers, layer, f"{place}.layers", "layer")
         )
         if matrix is None:
-            raise InputError(
-                message(f"{place}.X", "none", f"name a layer of {listing(list(adata.layers))}")
+            names = listing([repr(str(name)) for name in adata.layers])
+            do = (
+                f"name a layer of {names}"
+                if names
+                else "read the data again: it has no layers"
             )
+            raise InputError(message(f"{place}.X", "none", do))
         columns = [str(name) for name in adata.var_names]
     matrix = _in_memory(matrix)
     if mask_var is not None:
@@ -130,6 +158,7 @@ def from_mudata(
     InputError
         Modalities that are not there, or as `from_anndata` raises.
     """
+    check_mudata(mdata, place)
     if getattr(mdata, "axis", 0) != 0:
         raise InputError(
             message(
@@ -138,6 +167,7 @@ def from_mudata(
                 "transpose or build it anew",
             )
         )
+    modalities = [modalities] if isinstance(modalities, str) else modalities
     names = list(mdata.mod) if modalities is None else list(modalities)
     absent = [repr(name) for name in names if name not in mdata.mod]
     if absent or not names:

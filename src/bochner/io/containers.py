@@ -128,6 +128,11 @@ def unstack(X: Any, views: Mapping[str, slice]) -> dict[str, object]:
         raise InputError(
             message("X of shape (rows, columns)", f"shape {X.shape}", "reshape it")
         )
+    for name, place in views.items():
+        if place.stop is not None and place.stop > X.shape[1]:
+            got = f"{X.shape[1]} columns, where view {name!r} ends at {place.stop}"
+            do = "pass a matrix with all columns that stack returned"
+            raise InputError(message("the columns of all views", got, do))
     parts = {
         name: X.iloc[:, place] if hasattr(X, "iloc") else X[:, place]
         for name, place in views.items()

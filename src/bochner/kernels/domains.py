@@ -97,6 +97,7 @@ class IndefiniteKernel(ABC):
             The domain is the unit cube and an entry lies outside; row, column and value are named.
         """
         if self.domain == "sphere":
+            rows = rows / _unit(rows)
             norms = rows.norm(dim=1, keepdim=True)
             return rows / torch.where(norms > 0, norms, torch.ones_like(norms))
         if self.domain == "cube":
@@ -113,3 +114,15 @@ class IndefiniteKernel(ABC):
     @abstractmethod
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Return k(x_i, y_j) for rows on the domain: (n, d), (m, d) -> (n, m)."""
+
+
+def _unit(rows: Tensor) -> Tensor:
+    """Return what brings rows into the range in which squares neither overflow nor vanish, (n, 1):
+    1 for those that are in it.
+    """
+    largest = (
+        rows.abs().amax(1, keepdim=True) if rows.shape[1] else rows.new_zeros(len(rows), 1)
+    )
+    limits = torch.finfo(rows.dtype)
+    far = (largest > limits.max**0.25) | (largest < limits.tiny**0.25)
+    return torch.where(far & (largest > 0.0), largest, torch.ones_like(largest))

@@ -34,6 +34,7 @@ class LoadingsMixin(PlacingMixin):
         whose columns have units of their own in those, and of counts and labels that of the linear
         predictor. Empty without covariates.
         """
+        check_is_fitted(self)
         out = {}
         for view in self._fit.posterior:
             linear = view.draws[0].frequencies.linear

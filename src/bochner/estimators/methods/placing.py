@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from bochner.data.arrays import FloatArray
@@ -306,6 +307,7 @@ class PlacingMixin(RowsMixin):
     @property
     def embedding_(self) -> FloatArray:
         """Latents of the training rows, (N, D)."""
+        check_is_fitted(self)
         self._embedded = located = self._embedded.located(self)
         return located.mean
 
@@ -315,6 +317,7 @@ class PlacingMixin(RowsMixin):
         return self._embedding().std
 
     def _embedding(self) -> Placed:
+        check_is_fitted(self)
         self._embedded = placed = self._embedded.whole(self)
         return placed
 

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from bochner.data.row_sources import source_of
 from bochner.errors import InputError, message
@@ -33,6 +34,7 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
     @property
     def completion_(self) -> dict[str, float | None]:
         """How rows that lack a view are completed, by view: chosen when it is first asked for."""
+        check_is_fitted(self)
         if isinstance(self._completion, Question):
             self._completion = isolated(self._completion.answer)()
         return self._completion
