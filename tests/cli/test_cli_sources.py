@@ -17,6 +17,7 @@ from bochner.cli import bench
 from bochner.datasets import fetch as logic
 from bochner.datasets.originals import ORIGINALS, digest
 from bochner.errors import InputError
+from bochner.model_selection.cost import BASE_BYTES, BYTES_PER_ENTRY, BYTES_PER_SITE
 from helpers.cli import refused, replied, run
 
 CONTENT = b"rows and columns\n" * 200
@@ -377,8 +378,15 @@ def test_an_estimate_before_the_fit(data, tmp_path):
     assert result["operations_per_step"] == 4 * 20 * K * (K + 1) + 4 * 20 * K * (K + 3)
     assert result["gflops"] > 0
     assert 0 <= result["seconds_typical"] <= result["seconds_at_most"]
-    assert result["memory_bytes"] > 20 * 4 * 8
     assert result["trial_rows"] == 20
+    base = BASE_BYTES + BYTES_PER_ENTRY * 20 * 4
+    # rows on disk that all are trained on are held as those in memory are
+    assert result["memory_bytes"] == base
+    counts = tmp_path / "counts.npy"
+    np.save(counts, np.abs(np.load(data)).round())
+    given = ("--likelihood", "poisson")
+    result = replied("info", counts, *SMALL, *given)["estimate"]
+    assert result["memory_bytes"] == base + BYTES_PER_SITE * 20 * 4
     X = np.load(data)
     X[3, 1] = np.inf
     np.save(tmp_path / "inf.npy", X)

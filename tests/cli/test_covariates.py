@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bochner as bo
-from helpers.cli import refused, replied
+from helpers.cli import refused, replied, run
 
 pytest.importorskip("pandas")
 SMALL = [
@@ -105,6 +105,9 @@ def test_size_factors_from_a_column(counts, tmp_path):
     model = bo.load(out / "model.bochner")
     assert list(model.feature_names_in_) == ["a", "b", "c"]
     replied("transform", out, path, *beside, "--out", tmp_path / "z.npy")
+    reply = run("transform", out, path, "--out", tmp_path / "typical.npy")
+    assert reply.exit_code == 0
+    assert "these rows are taken for typical ones" in " ".join(reply.stderr.split())
     placed = model.transform(X, size_factors=times)
     np.testing.assert_allclose(np.load(tmp_path / "z.npy")[:, :1], placed, atol=1e-6)
     replied("impute", out, path, *beside, "--out", tmp_path / "full.csv")

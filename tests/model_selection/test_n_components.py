@@ -263,3 +263,18 @@ def test_auto_goes_from_a_linear_path_to_numbers_about_its_best_rank():
 def test_what_can_be_asked_is_said(arguments, text):
     with pytest.raises(InputError, match=text):
         bo.select_n_components(model(), data(1), **arguments)
+
+
+def test_a_label_that_one_row_has_ends_no_comparison():
+    """Held out, its row has a hole there."""
+    rng = np.random.default_rng(100)
+    frame = pd.DataFrame(rng.normal(size=(30, 2)), columns=["a", "b"])
+    frame["s"] = ["rare", *["x", "y"] * 14, "x"]
+    quick = {"n_init": 1, "init": "pca", "max_iter": 3, "n_frequencies": 8}
+    settings = {"candidates": [1], "n_repeats": 5, "random_state": 0}
+    model = bo.NGMVLVM(likelihood="auto", **quick)
+    assert bo.select_n_components(model, frame, **settings).best == 1
+    batches = {"batch": frame["s"].to_numpy(), "age": np.arange(30.0)}
+    X = frame[["a", "b"]].to_numpy()
+    chosen = bo.select_n_components(bo.NGMVLVM(**quick), X, covariates=batches, **settings)
+    assert chosen.best == 1

@@ -218,6 +218,21 @@ class CovariateCoding:
         parts = [covariate.encode(columns[covariate.name]) for covariate in self.covariates]
         return torch.from_numpy(np.hstack(parts))
 
+    def without_unknown(self, given: object, n_rows: int) -> object:
+        """Return covariates of rows by name, labels that training did not see missing."""
+        if given is None or isinstance(given, str):
+            return given
+        columns = _columns(given, n_rows, None)
+        if isinstance(given, np.ndarray | list | tuple) and len(columns) == len(self.names):
+            columns = dict(zip(self.names, columns.values(), strict=True))
+        for covariate in self.covariates:
+            if isinstance(covariate, Categorical) and covariate.name in columns:
+                known = set(covariate.labels)
+                values = columns[covariate.name].astype(object)
+                values[[_label(value) not in known for value in values]] = None
+                columns[covariate.name] = values
+        return columns
+
     def standard_deviations(self, factors: Tensor) -> dict[str, float]:
         """Return the prior standard deviation of each covariate's effects, from the factors of
         their columns (L,).

@@ -63,6 +63,10 @@ class Coding(ABC):
     def hide(self, X: object, hidden: BoolArray, values: FloatArray) -> object:
         """Return X without the entries that are hidden."""
 
+    def without_unknown(self, X: object) -> object:
+        """Return X with labels missing that training did not see."""
+        return X
+
     @abstractmethod
     def rows(self, values: FloatArray) -> object:
         """Return new rows as the caller knows them."""
@@ -203,6 +207,17 @@ class Mixed(Coding):
     def hide(self, X: object, hidden: BoolArray, values: FloatArray) -> object:
         """Return X with what is hidden missing."""
         return X.mask(hidden) if _is_frame(X) else np.where(hidden, np.nan, values)
+
+    def without_unknown(self, X: object) -> object:
+        """Return a DataFrame with labels missing that training did not see; an array as it is."""
+        if not _is_frame(X):
+            return X
+        out: Any = X.copy()
+        for j, column in enumerate(self.columns):
+            if isinstance(column, Labelled):
+                values = X.iloc[:, j]
+                out.isetitem(j, values.where(values.isin(column.labels)))
+        return out
 
     def rows(self, values: FloatArray) -> object:
         """Return a DataFrame with the types of training."""

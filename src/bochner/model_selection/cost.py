@@ -14,7 +14,7 @@ from sklearn.base import clone
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import observed_rows
 from bochner.data.row_sources import RowSource
-from bochner.estimators.settings import plans
+from bochner.estimators.settings import likelihoods, plans
 from bochner.fitting.landmarks import JOINT_STEPS
 from bochner.fitting.multistart import RACE_STEPS
 from bochner.initialization.simple_models import STEPS as FOLD_STEPS
@@ -39,6 +39,8 @@ _FIXED = 0.5
 # from and their temporaries in float64, the training copy in float32, masks. Measured; see
 # benchmarks/README.md.
 BYTES_PER_ENTRY = 42
+# Where a view is non-conjugate also the sites of its entries and what a step makes of them.
+BYTES_PER_SITE = 100
 # And a latent of rows on disk: means, standard deviations, moments, the best state, gradients.
 BYTES_PER_LATENT = 190
 # Python, torch and what they load.
@@ -103,21 +105,21 @@ def estimate(
         "operations_per_step": int(operations(estimator, trained, columns)),
         "gflops": round(rate / 1e9, 3),
         **seconds,
-        "memory_bytes": BASE_BYTES + _bytes(X, estimator.n_components),
+        "memory_bytes": BASE_BYTES + _bytes(X, estimator, landmarks),
         "trial_rows": len(some),
     }
 
 
-@functools.singledispatch
-def _bytes(X: Any, n_components: int) -> int:  # noqa: ARG001 - X is larger
+def _bytes(X: Any, estimator: LatentVariableEstimator, landmarks: int | None) -> int:
     """Return what a fit takes above what is loaded."""
-    return int(BYTES_PER_ENTRY * X.size)
-
-
-@_bytes.register
-def _(X: RowSource, n_components: int) -> int:
-    # of rows on disk only their latents
-    return BYTES_PER_LATENT * X.n_rows * n_components
+    n_rows, n_columns = (int(n) for n in X.shape)
+    of_site = 0 if likelihoods.all_gaussian(estimator.likelihood) else BYTES_PER_SITE
+    trained = (landmarks or n_rows) * n_columns
+    if landmarks is not None and isinstance(X, RowSource):
+        # of the other rows on disk only their latents
+        latents = BYTES_PER_LATENT * n_rows * estimator.n_components
+        return (BYTES_PER_ENTRY + of_site) * trained + latents
+    return BYTES_PER_ENTRY * n_rows * n_columns + of_site * trained
 
 
 def operations(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -292,6 +292,11 @@ def _held_out(
     hide, fraction, seed = what
     train = np.setdiff1d(np.arange(np.shape(X)[0]), test)
     model.fit(_safe_indexing(X, train), **vars(known.of(train)))
+    # a label of held-out rows alone tells a fit without them nothing
+    X = model._coding.without_unknown(of_views(X, model.views))
+    coding = model._covariate_coding
+    covariates = coding.without_unknown(known.covariates, np.shape(X)[0])
+    known = replace(known, covariates=covariates)
     values = dense(model._validate(_safe_indexing(X, test), reset=False), "X")
     source = np.random.default_rng(seed)
     hidden = hide_some(values, model.views_, hide, fraction, source, n_patterns=_PATTERNS)
