@@ -151,3 +151,27 @@ def test_variables_and_size_factors_of_cells(counts, tmp_path):
         "fit", tmp_path / "x.npy", "--mask-var", "variable", "--out", tmp_path / "other"
     )
     assert "mask_var only for h5ad and h5mu files" in text
+
+
+def test_names_with_commas_stand_in_quotes(tmp_path):
+    rng = np.random.default_rng(100)
+    data, out = tmp_path / "t.csv", tmp_path / "run"
+    rows = [f"{rng.normal()},{rng.normal()},{rng.normal()},p{i % 2}" for i in range(20)]
+    data.write_text("\n".join(['a,"b,c",d,"plate, no"', *rows]))
+    replied(
+        "fit",
+        data,
+        "--batch",
+        "plate, no",
+        "--drop",
+        '"b,c"',
+        "--out",
+        out,
+        "--seed",
+        0,
+        *SMALL,
+    )
+    assert list(bo.load(out / "model.bochner").feature_names_in_) == ["a", "d"]
+    view = ("--view", 'v="b,c",d', "--view", "w=a")
+    replied("fit", data, *view, "--drop", '"plate, no"', "--out", tmp_path / "v", *SMALL)
+    assert list(bo.load(tmp_path / "v" / "model.bochner").views_) == ["v", "w"]

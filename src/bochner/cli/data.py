@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from bochner.cli.parse import COLUMNAR, parse_by_view
+from bochner.cli.parse import COLUMNAR, names_in, parse_by_view
 from bochner.data.arrays import FloatArray
 from bochner.io.columnar import write_columnar
 from bochner.io.csv.write import write_csv
@@ -131,7 +131,7 @@ def names_of_views(specs: Sequence[str]) -> list[str] | None:
 
 
 def _names(specs: Sequence[str]) -> list[str]:
-    return [name.strip() for spec in specs for name in spec.split(",") if name.strip()]
+    return [name for spec in specs for name in names_in(spec)]
 
 
 def load_model(path: Path) -> LatentVariableEstimator:

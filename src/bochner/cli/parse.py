@@ -4,6 +4,7 @@ for wrong ones, nor where something is there already.
 
 from __future__ import annotations
 
+import csv
 import difflib
 import json
 import os
@@ -114,9 +115,21 @@ def parse_views(specs: Sequence[str], names: Sequence[str] | None) -> dict[str, 
 def _selection(columns: str, names: Sequence[str]) -> object:
     if columns not in names and (bounds := re.fullmatch(r"(-?\d*):(-?\d*)", columns)):
         return slice(*(int(bound) if bound else None for bound in bounds.groups()))
-    items = [item.strip() for item in columns.split(",")]
+    items = names_in(columns)
     numbers = all(item.isdigit() for item in items) and not set(items) <= set(names)
     return [int(item) for item in items] if numbers else items
+
+
+def names_in(text: str) -> list[str]:
+    """Return the names in a list, a,b,c; one with a comma stands in double quotes."""
+    names = next(csv.reader([text], skipinitialspace=True), [])
+    return [name.strip() for name in names if name.strip()]
+
+
+def quoted(name: str) -> str:
+    """Return a name as `names_in` reads it back."""
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
 
 
 def parse_settings(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.cli.data import FrameTable, Reading, column_names, frame
+from bochner.cli.parse import quoted
 from bochner.data.columns import listing
 from bochner.data.covariates import Categorical
 from bochner.data.kinds import Column, Labelled, Number, Whole, column_of
@@ -394,7 +395,11 @@ def _read(
     if kind == ".h5ad":
         return _of_cells(path, names)
     named = Reading(
-        (",".join(names),), (), reading.header, reading.memory, decimal=reading.decimal
+        [quoted(name) for name in names],
+        (),
+        reading.header,
+        reading.memory,
+        decimal=reading.decimal,
     )
     return read_frame(path, index, named)[list(names)]
 
