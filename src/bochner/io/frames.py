@@ -74,8 +74,8 @@ def _numbers(column: pd.Series, j: int, names: list[str], place: str) -> NDArray
         )
         where = f"{describe_column(j, names)} of {place}"
         do = (
-            f"convert the column to numbers, leave it out (--drop {names[j]}), or name it as the "
-            f"column of row names (--index {names[j]})"
+            f"convert the column to numbers or leave it out; on the command line --drop {names[j]} "
+            f"leaves it out, and --index {names[j]} takes it for the names of rows"
         )
         raise InputError(message("numbers", f"{got}, {where}", do)) from error
     return values
