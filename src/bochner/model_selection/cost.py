@@ -17,8 +17,10 @@ from bochner.data.row_sources import RowSource
 from bochner.estimators.settings import likelihoods, plans
 from bochner.fitting.landmarks import JOINT_STEPS
 from bochner.fitting.multistart import RACE_STEPS
+from bochner.fitting.plan import COLUMN_BUDGET
 from bochner.initialization.simple_models import STEPS as FOLD_STEPS
 from bochner.memory import passes
+from bochner.models.sites import column_batch
 from bochner.training.trainer import RATES
 
 if TYPE_CHECKING:
@@ -83,7 +85,8 @@ def estimate(
     landmarks = plans.n_landmarks(estimator.landmarks, n_rows)
     trained = landmarks or n_rows
     each = operations(estimator, trained, columns) / rate
-    joint = JOINT_STEPS * operations(estimator, n_rows, columns) / rate if landmarks else 0.0
+    jointly = landmarks and likelihoods.all_gaussian(estimator.likelihood)
+    joint = JOINT_STEPS * operations(estimator, n_rows, columns) / rate if jointly else 0.0
     layout = plans.layout_of(estimator, list(columns))
     race = plans.starts_of(estimator, layout, n_rows)
     before = each * (
@@ -128,14 +131,18 @@ def operations(
     columns: dict[str, NDArray[np.intp]],
 ) -> float:
     """Count the multiplications and additions of a step: 4 N K (K + M) per view, both products
-    there and back.
+    there and back; of non-conjugate views 2 N K (K + 2) for each column of those that a step takes.
     """
     n_mixtures = plans.n_mixtures(estimator)
     layout = plans.layout_of(estimator, list(columns))
     gaussian = estimator.likelihood == "gaussian"
     K = 2 * n_mixtures * plans.n_frequencies(estimator, n_rows, gaussian, layout.n_components)
-    widths = (min(positions.size, _TRUNCATED_COLUMNS) for positions in columns.values())
-    return float(sum(4 * n_rows * K * (K + width) for width in widths))
+    sizes = [positions.size for positions in columns.values()]
+    if likelihoods.all_gaussian(estimator.likelihood):
+        widths = (min(size, _TRUNCATED_COLUMNS) for size in sizes)
+        return float(sum(4 * n_rows * K * (K + width) for width in widths))
+    taken = (column_batch(n_rows, size, K, COLUMN_BUDGET) for size in sizes)
+    return float(sum(2 * n_rows * K * (K + 2) * count for count in taken))
 
 
 @functools.singledispatch
