@@ -85,7 +85,7 @@ def estimate(
     landmarks = plans.n_landmarks(estimator.landmarks, n_rows)
     trained = landmarks or n_rows
     each = operations(estimator, trained, columns) / rate
-    jointly = landmarks and likelihoods.all_gaussian(estimator.likelihood)
+    jointly = landmarks and _all_gaussian(estimator)
     joint = JOINT_STEPS * operations(estimator, n_rows, columns) / rate if jointly else 0.0
     layout = plans.layout_of(estimator, list(columns))
     race = plans.starts_of(estimator, layout, n_rows)
@@ -116,13 +116,27 @@ def estimate(
 def _bytes(X: Any, estimator: LatentVariableEstimator, landmarks: int | None) -> int:
     """Return what a fit takes above what is loaded."""
     n_rows, n_columns = (int(n) for n in X.shape)
-    of_site = 0 if likelihoods.all_gaussian(estimator.likelihood) else BYTES_PER_SITE
     trained = (landmarks or n_rows) * n_columns
-    if landmarks is not None and isinstance(X, RowSource):
-        # of the other rows on disk only their latents
-        latents = BYTES_PER_LATENT * n_rows * estimator.n_components
-        return (BYTES_PER_ENTRY + of_site) * trained + latents
-    return BYTES_PER_ENTRY * n_rows * n_columns + of_site * trained
+    rows = BYTES_PER_ENTRY * trained
+    if landmarks:
+        rows = _with_others(X, rows, estimator.n_components)
+    return rows + trained * (0 if _all_gaussian(estimator) else BYTES_PER_SITE)
+
+
+@functools.singledispatch
+def _with_others(X: Any, trained: int, n_components: int) -> int:  # noqa: ARG001 - X is larger
+    """Return the bytes of all rows, of which some are trained on."""
+    return int(BYTES_PER_ENTRY * X.size)
+
+
+@_with_others.register
+def _(X: RowSource, trained: int, n_components: int) -> int:
+    # of the other rows on disk only their latents
+    return trained + BYTES_PER_LATENT * X.n_rows * n_components
+
+
+def _all_gaussian(estimator: LatentVariableEstimator) -> bool:
+    return likelihoods.all_gaussian(estimator.likelihood)
 
 
 def operations(
@@ -138,7 +152,7 @@ def operations(
     gaussian = estimator.likelihood == "gaussian"
     K = 2 * n_mixtures * plans.n_frequencies(estimator, n_rows, gaussian, layout.n_components)
     sizes = [positions.size for positions in columns.values()]
-    if likelihoods.all_gaussian(estimator.likelihood):
+    if _all_gaussian(estimator):
         widths = (min(size, _TRUNCATED_COLUMNS) for size in sizes)
         return float(sum(4 * n_rows * K * (K + width) for width in widths))
     taken = (column_batch(n_rows, size, K, COLUMN_BUDGET) for size in sizes)
