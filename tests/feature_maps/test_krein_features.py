@@ -23,7 +23,14 @@ import bochner as bo
 from bochner.errors import DataWarning, InputError
 from bochner.feature_maps.comparators import RandomMaclaurin, SphericalFeatures
 from bochner.feature_maps.krein import KreinFeatures
-from bochner.kernels.indefinite import TL1, DotProductSeries, Hellinger, Polynomial, Tanh
+from bochner.kernels.indefinite import (
+    TL1,
+    DotProductSeries,
+    Hellinger,
+    Polynomial,
+    Tanh,
+    resolve,
+)
 
 QUICK = {"n_components": 8, "max_iter": 10}
 MAPS = [
@@ -426,3 +433,16 @@ def test_best_is_the_better_of_gradient_and_spectral(kernel, n_components):
     assert errors["best"] <= errors["gradient"]
     # frequencies are drawn again: their error varies a little from draw to draw
     assert errors["best"] <= 1.1 * errors["spectral"]
+
+
+def test_a_search_that_would_take_minutes_is_warned_of():
+    features = KreinFeatures("polynomial", n_components=4, max_iter=1, random_state=0)
+    features.kernel_ = resolve("polynomial")
+    with pytest.warns(
+        DataWarning, match="in 1,500 columns takes minutes.* or inference='spec"
+    ):
+        features._warn_of_width(1500)
+    rows = np.random.default_rng(100).uniform(size=(12, 1500))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        features.set_params(inference="spectral").fit(rows)

@@ -33,6 +33,8 @@ from bochner.processes import isolated, transactional
 # learn.
 _LEAST, _MOST = 1000, 2000
 _HELD_OUT = 0.2
+# Columns from which a search takes minutes: its time grows with their cube.
+_WIDE = 1000
 # What an inference sets.
 _OF_INFERENCE = (
     "posterior_",
@@ -72,7 +74,8 @@ class KreinFeatures(FeatureMap):
     inference : {"best", "gradient", "taylor", "spectral"}, default="best"
         "best": "gradient", and "spectral" where the kernel's spectrum is known; the one with the
         smaller error on the rows held out is kept. "gradient": Gaussian posteriors of the
-        frequencies by closed-form expectations. "spectral": the kernel's own signed spectrum by
+        frequencies by closed-form expectations, in a time that grows with the cube of the columns.
+        "spectral": the kernel's own signed spectrum by
         quadrature, for kernels of the distance on the sphere and for TL1. "taylor": the published
         updates, to reproduce them; they pull frequencies the wrong way.
     max_iter : int, default=100
@@ -241,6 +244,7 @@ class KreinFeatures(FeatureMap):
 
     def _infer(self, sketch: Sketch, source: torch.Generator) -> None:
         """Fit the frequencies and draw them; of two ways, keep the one with the smaller error."""
+        self._warn_of_width(sketch.x.shape[1])
         if self.inference != "best":
             self._use(self._posterior(self.inference, sketch, source), sketch, source)
             return
@@ -252,6 +256,19 @@ class KreinFeatures(FeatureMap):
         if by_gradient["held_out_error_"] <= self.held_out_error_:
             for name, value in by_gradient.items():
                 setattr(self, name, value)
+
+    def _warn_of_width(self, n_columns: int) -> None:
+        """Warn of a search that takes minutes before it begins."""
+        if n_columns <= _WIDE or self.inference == "spectral":
+            return
+        others = "PCA before it"
+        if self.kernel_.radial or isinstance(self.kernel_, TL1):
+            others += ", or inference='spectral'"
+        warn_user(
+            f"The search for frequencies in {n_columns:,} columns takes minutes: its time grows "
+            f"with their cube. {others} takes seconds.",
+            DataWarning,
+        )
 
     def _use(
         self, posterior: SignedFrequencies, sketch: Sketch, source: torch.Generator
