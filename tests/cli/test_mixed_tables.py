@@ -303,3 +303,49 @@ def test_country_codes_name_rows(tmp_path):
     data.write_text("\n".join(["country,length,width,site", *rows]))
     replied("fit", data, "--likelihood", "auto", "--out", tmp_path / "run", *SETTINGS)
     assert (tmp_path / "run" / "embedding.csv").read_text().splitlines()[1].startswith("NA,")
+
+
+@pytest.mark.parametrize("names", ["450,500", "2001,2002"])
+def test_numbers_may_name_columns_beside_labels(tmp_path, names):
+    pytest.importorskip("pandas")
+    data = tmp_path / "t.csv"
+    lines = _table(data)
+    rows = [",".join(reversed(line.split(","))) for line in lines]
+    data.write_text("\n".join([f"species,{names}", *rows]))
+    replied("fit", data, "--likelihood", "auto", "--out", tmp_path / "run", *SETTINGS)
+    model = bo.load(tmp_path / "run" / "model.bochner")
+    assert list(model.feature_names_in_) == ["species", *names.split(",")]
+    assert len(model.embedding_) == 24
+    # a model knows its columns, whatever is below them
+    data.write_text("\n".join([f"species,{names}", "south,1,2", "north,3,4"]))
+    assert (
+        replied("transform", tmp_path / "run", data, "--out", tmp_path / "z.npy")["rows"] == 2
+    )
+
+
+def test_whole_numbers_as_pandas_writes_them_beside_holes(tmp_path):
+    """3.0 is 3, and its column is completed with whole numbers."""
+    pytest.importorskip("pandas")
+    data, full = tmp_path / "t.csv", tmp_path / "full.csv"
+    lines = [f"{i % 7}.0,{line}" for i, line in enumerate(_table(data))]
+    lines[4] = lines[4][lines[4].index(",") :]
+    data.write_text("\n".join(["visits,length,width,site", *lines]))
+    replied("fit", data, "--likelihood", "auto", "--out", tmp_path / "run", *SETTINGS)
+    replied("impute", tmp_path / "run", data, "--out", full)
+    assert all(line.split(",")[0].isdecimal() for line in full.read_text().splitlines()[1:])
+
+
+def test_files_of_a_folder_are_joined_by_their_first_column_whatever_is_left_out(tmp_path):
+    folder = tmp_path / "views"
+    folder.mkdir()
+    names = [f"s{i}" for i in range(20)]
+    rng = np.random.default_rng(103)
+    for view, order in (("a", names), ("b", names[::-1])):
+        rows = [f"{name},{rng.normal():.3f},{rng.normal():.3f}" for name in order]
+        (folder / f"{view}.csv").write_text("\n".join([f"name,{view}1,{view}2", *rows]))
+    text = refused("fit", folder, "--drop", "name", "--out", tmp_path / "run", *SETTINGS)
+    assert "no 'name'" in text
+    repeated = (folder / "b.csv").read_text().replace("s3,", "s4,")
+    (folder / "b.csv").write_text(repeated)
+    text = refused("fit", folder, "--columns", "a1,b1", "--out", tmp_path / "run", *SETTINGS)
+    assert "row names that differ, got 's4' twice" in text

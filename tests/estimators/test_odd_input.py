@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 import bochner as bo
+from bochner.data.units import are_counts
 from bochner.errors import InputError
 from bochner.random import generator, normal
 
@@ -163,3 +164,29 @@ def test_more_dimensions_than_a_sobol_net_has_are_refused():
     text = "at most 21201 dimensions for a Sobol net, got 25000. Choose sampling='orthogonal'"
     with pytest.raises(InputError, match=text):
         normal(4, 25_000, generator(0, "x"), "sobol")
+
+
+def test_declared_categories_are_labels_whatever_they_are(X):
+    pandas = pytest.importorskip("pandas")
+    age = np.arange(40.0)
+    days = pandas.Series(pandas.to_datetime(["2020-01-01", "2020-01-02"] * 20))
+    for given in (pandas.cut(age, 4), days.astype("category"), np.array([b"a", b"b"] * 20)):
+        frame = pandas.DataFrame({"batch": given})
+        model = bo.NGMVLVM(**QUICK).fit(X, covariates=frame)
+        model.transform(X, covariates=frame)
+    donors = [f"d{i // 2}" for i in range(40)]
+    donors[-1] = "alone"
+    bo.NGMVLVM(**QUICK).fit(X, covariates={"donor": donors})
+
+
+def test_counts_beside_zeros_and_ones_are_counts():
+    rng = np.random.default_rng(104)
+    ones = rng.integers(0, 2, size=(200, 10))
+    assert are_counts(np.hstack([ones, rng.poisson(50, size=(200, 5))]).astype(float))
+    assert not are_counts(np.hstack([ones, np.arange(1800, 2000)[:, None]]).astype(float))
+
+
+def test_trials_may_be_an_array():
+    counts = np.random.default_rng(103).integers(0, 3, (30, 3)).astype(float)
+    trials = bo.likelihoods.Binomial(np.array([5, 6, 7]))
+    bo.NGMVLVM(likelihood=trials, **QUICK).fit(counts)

@@ -819,3 +819,9 @@ def test_labels_are_not_taken_by_position_where_most_names_join(tmp_path):
     text = r"a label for every row, got none for 's4' in .*labels.csv. Add it, or correct its name"
     with pytest.raises(InputError, match=text):
         read_labels(path, names, 6)
+    path.write_text("\n".join(["id,grp", *(f"{i:02d},{i % 2}" for i in range(6, 0, -1))]))
+    rows = [str(i) for i in range(1, 7)]
+    assert list(read_labels(path, rows, 6)["grp"]) == [1, 0, 1, 0, 1, 0]
+    # numbers under another name are a labelling
+    path.write_text("\n".join(["rank,grp", *(f"{i},{i % 2}" for i in range(3, 9))]))
+    assert list(read_labels(path, rows, 6)) == ["rank", "grp"]

@@ -96,10 +96,11 @@ def _check_texts(frame: Any, path: Path) -> None:
     for name in map(str, frame.columns):
         texts = [cell for cell in frame[name].dropna() if isinstance(cell, str)]
         got = f"{texts[0]!r} in the column {name!r} of {path}" if texts else ""
-        if texts and all(_THOUSANDS.fullmatch(cell) for cell in texts):
+        commas = any("," in cell for cell in texts)
+        if commas and all(_THOUSANDS.fullmatch(cell) for cell in texts):
             do = "write 1234.5, without separators; for decimal commas add --decimal ,"
             raise InputError(message("numbers", got, do))
-        if texts and all(_DECIMAL_COMMA.fullmatch(cell) for cell in texts):
+        if commas and all(_DECIMAL_COMMA.fullmatch(cell) for cell in texts):
             do = "add --decimal , (and write thousands without commas)"
             raise InputError(message("numbers with decimal points", got, do))
         _warn_of_words(texts, name)
@@ -150,11 +151,12 @@ def read_frame(
     """Read a DataFrame with the narrowest types that hold its columns; those that a model knows
     with the types of training.
     """
-    request = reading.request(index)
+    of_training = [column.name for column in known]
+    request = reading.request(index, known=of_training or None)
     if kind_of(path) == ".parquet":
         return _named(_read_parquet(path), index, path, request)
     pandas = require("pandas", "holds mixed tables")
-    cells = read_cells(path, request)
+    cells = read_cells(path, request, of_training)
     request.selection.check(str(path))
     names = cells.column_names
     if names is None:
@@ -202,7 +204,7 @@ def _typed(distinct: Sequence[str], known: Column | None) -> tuple[list[object],
     if told and all(cell.lower() in _TRUTH for cell in told):
         return [_TRUTH.get(cell.lower()) for cell in distinct], "boolean"
     if type(known) is not Number and told and all(map(_is_whole, told)):
-        return [None if c.lower() in MISSING else int(c) for c in distinct], "Int64"
+        return [None if c.lower() in MISSING else _whole(c) for c in distinct], "Int64"
     return [None if c.lower() in MISSING else number(c) for c in distinct], "Float64"
 
 
@@ -214,7 +216,15 @@ def _holding(column: Column) -> str:
 
 
 def _is_whole(cell: str) -> bool:
-    return _WHOLE.fullmatch(cell) is not None and abs(int(cell)) < 2**63
+    if _WHOLE.fullmatch(cell):
+        return abs(int(cell)) < 2**63
+    value = number(cell)
+    # pandas writes whole numbers of a column with holes as 3.0
+    return value is not None and value.is_integer() and abs(value) < 2**53
+
+
+def _whole(cell: str) -> int:
+    return int(cell) if _WHOLE.fullmatch(cell) else int(float(cell))
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
@@ -237,11 +247,15 @@ def _named(
         )
     # spreadsheets write separators below the last row
     filled = frame.dropna(how="all")
-    if index is None and _names_rows(filled):
+    asked = request.selection.asks_for(str(frame.columns[0]))
+    if index is None and not asked and _names_rows(filled):
         index = frame.columns[0]
     if index is not None:
         frame = filled.set_index(index)
         _refuse_missing_names(frame, path)
+        if not frame.index.is_unique:
+            got = f"{str(frame.index[frame.index.duplicated()][0])!r} twice in {path}"
+            raise InputError(message("row names that differ", got, "drop one of the rows"))
     kept = request.selection.kept([str(name) for name in frame.columns])
     request.selection.check(str(path))
     return frame.iloc[:, kept]

@@ -4,6 +4,7 @@ become numbers beside the latents.
 
 from __future__ import annotations
 
+import datetime
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ Array = NDArray[np.float64]
 AVERAGE = "average"
 
 # So many labels may differ from row to row, as of texts in tables.
-_FEW_LABELS = 20
+_FEW_LABELS, _NEARLY_ALL = 20, 0.9
 
 
 class Covariate(ABC):
@@ -97,7 +98,7 @@ class Categorical(Covariate):
         """Count the labels."""
         known = [_label(value) for value in values if not _missing(value)]
         labels, counts = np.unique(np.array(known, dtype=str), return_counts=True)
-        if len(labels) > max(_FEW_LABELS, len(known) / 2):
+        if len(labels) > max(_FEW_LABELS, _NEARLY_ALL * len(known)):
             got = f"{len(labels)} labels in {len(known)} rows"
             do = "pass numbers, or coarser labels"
             raise InputError(message(f"labels of {name!r} that rows share", got, do))
@@ -322,7 +323,12 @@ def _values(given: Any) -> NDArray[np.generic]:
         if numeric:
             numbers: NDArray[np.generic] = given.to_numpy(dtype=np.float64, na_value=np.nan)
             return numbers
-        return np.asarray(given.astype(object))
+        objects: NDArray[np.object_] = np.array(given.astype(object), dtype=object)
+        if hasattr(dtype, "categories"):
+            # labels by declaration, whatever they are
+            for row, value in enumerate(objects):
+                objects[row] = None if _missing(value) else _label(value)
+        return objects
     return as_array("covariates", given)
 
 
@@ -335,13 +341,16 @@ def _check_kind(name: str, values: NDArray[np.generic]) -> None:
         if _missing(value) or known:
             continue
         got = f"{value} of type {type(value).__name__} in row {row}"
-        do = "convert it to numbers: of dates (day - day.min()) / numpy.timedelta64(1, 'D')"
+        do = "convert it to numbers, or to texts that rows share"
+        if isinstance(value, _TIMES):
+            do = "convert it to numbers: (day - day.min()) / numpy.timedelta64(1, 'D')"
         expected = f"numbers, categories, texts or booleans for {name!r}"
         raise InputError(message(expected, got, do))
 
 
 # What a covariate may hold.
-_KNOWN = (str, bool, int, float, np.bool_, np.integer, np.floating)
+_KNOWN = (str, bytes, bool, int, float, np.bool_, np.integer, np.floating)
+_TIMES = (np.datetime64, np.timedelta64, datetime.date, datetime.timedelta)
 
 
 def _is_label(values: NDArray[np.generic]) -> bool:

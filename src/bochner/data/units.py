@@ -112,14 +112,15 @@ def are_counts(X: FloatArray) -> bool:
     """Return whether nearly all columns of whole numbers of at least 0, (N, M), may be counts: a
     negative binomial distribution (a Poisson where they vary less) describes them not clearly worse
     than a normal one, each with the column's mean and variance. Years, codes and numbers of rows
-    are none. Columns of zeros and ones say neither, but that the others, as few as they are, should
-    have a zero or a one as well.
+    are none. Columns of zeros and ones say neither; beside more of these, numbers far from 0 for
+    their spread are no counts.
     """
     columns = [x[~np.isnan(x)] for x in sampled(X).T]
     varying = [x for x in columns if x.size and np.ptp(x) > 0.0]
     informative = [x for x in varying if x.max() > 1.0]
-    # beside counts of which most are 0 or 1 others reach these, too
-    if 2 * len(informative) <= len(varying) and all(x.min() > 1.0 for x in informative):
+    # years pass where they are many; beside zeros and ones they are far from these
+    far = all(x.min() > 2.0 * np.ptp(x) for x in informative)
+    if 2 * len(informative) <= len(varying) and far:
         return not informative
     may_be = sum(_gain_of_counts(x) > -max(_CLEARLY, math.log(x.size)) for x in informative)
     return bool(may_be >= _NEARLY_ALL * len(informative))

@@ -402,7 +402,7 @@ def _dtype(before: Any, column: Column) -> object:
     """Return the type of a completed column: its own, but for an empty column of numbers, which
     cannot hold labels.
     """
-    numbers = getattr(before.dtype, "kind", "O") in "biuf"
+    numbers = getattr(before.dtype, "kind", "O") in "biufmM"
     if isinstance(column, Labelled) and numbers and before.isna().all():
         return column.dtype
     return before.dtype

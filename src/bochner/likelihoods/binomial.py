@@ -55,7 +55,8 @@ class _Trials(NonConjugateLikelihood):
     def initial(self, Y: Tensor, offset: Tensor | None = None) -> Self:  # noqa: ARG002
         """Settle n: "max" is the largest count of the view."""
         params = self.get_params()
-        if params.get("n_trials") == "max":
+        given = params.get("n_trials")
+        if isinstance(given, str) and given == "max":
             params["n_trials"] = max(int(Y[~Y.isnan()].max()), 1)
         made: Self = self._made(params)
         if made.n_trials.ndim and made.n_trials.shape[0] != Y.shape[1]:

@@ -16,7 +16,7 @@ from bochner.data.accepted import is_missing
 from bochner.data.validation import as_array
 from bochner.errors import InputError, message
 from bochner.io.array_files import LABELS, load_arrays
-from bochner.io.csv.headers import number
+from bochner.io.csv.headers import is_key_name, number
 from bochner.io.csv.text import Lines, contents, sample
 from bochner.memory import Memory
 
@@ -213,7 +213,9 @@ def _text(
             )
         )
     if row_names is not None and len(columns) > 1:
-        _check_join(path, row_names, columns[0])
+        columns[0] = _spelled(row_names, columns[0])
+        if is_key_name(names[0]) or not names[0] or not any(map(_is_number, columns[0])):
+            _check_join(path, row_names, columns[0])
     if row_names is not None and len(columns) > 1 and set(row_names) <= set(columns[0]):
         place = {name: i for i, name in enumerate(columns[0])}
         columns = [[column[place[name]] for name in row_names] for column in columns[1:]]
@@ -229,6 +231,20 @@ def _text(
         name or f"label {j}": _typed(column)
         for j, (name, column) in enumerate(zip(names, columns, strict=True))
     }
+
+
+def _is_number(cell: str) -> bool:
+    return number(cell) is not None
+
+
+def _spelled(row_names: Sequence[str], first: list[str]) -> list[str]:
+    """Return names as the rows have them: 01 is 1 where no row is called 01."""
+    spelled = {name.lstrip("0"): name for name in row_names if name.isdecimal()}
+    known = set(row_names)
+    return [
+        cell if cell in known or not cell.isdecimal() else spelled.get(cell.lstrip("0"), cell)
+        for cell in first
+    ]
 
 
 def _check_join(path: Path, row_names: Sequence[str], first: Sequence[str]) -> None:

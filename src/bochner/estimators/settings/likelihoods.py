@@ -230,8 +230,10 @@ def support(likelihood: Likelihood) -> Support | None:
     """Return what a likelihood can have produced; None: any number."""
     kind = likelihood.support
     largest = None
-    if isinstance(likelihood, Binomial) and likelihood.get_params()["n_trials"] != "max":
-        largest = likelihood.n_trials.numpy()
+    if isinstance(likelihood, Binomial):
+        given = likelihood.get_params()["n_trials"]
+        # "max" is what the data have
+        largest = None if isinstance(given, str) else likelihood.n_trials.numpy()
     categories = likelihood.categories if isinstance(likelihood, Categorical) else None
     if kind == "real" or (kind == "categories" and categories is None):
         return None

@@ -16,6 +16,7 @@ from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.io.csv.headers import (
     MISSING,
     is_header,
+    is_header_of_labels,
     is_key_name,
     is_written_number,
     key_column,
@@ -87,17 +88,29 @@ class Cells:
     index_name: str
 
 
-def read_cells(path: Path, request: Request | None = None) -> Cells:
-    """Read one csv file as `read_csv` does, whatever its cells hold.
+def read_cells(path: Path, request: Request, known: Sequence[str] = ()) -> Cells:
+    """Read one csv file as `read_csv` does, whatever its cells hold. A first line that has the
+    names which are known to a model is its header.
 
     Raises
     ------
     InputError
         For an empty or unreadable file, lines of unequal length, or repeated names.
     """
-    request = request or Request()
     text = contents(path, request.memory)
-    return _cut(path, text, *_form(path, text, request), request, labels=True).cells()
+    delimiter, header = _form(path, text, request)
+    if not header and request.header is None:
+        lines = sample(path, text)[1]
+        first = [unguarded(cell) for cell in lines[0]] if lines else []
+        header = bool(known) and set(known) <= set(first)
+        header = header or is_header_of_labels(first, lines[1:])
+        if not header:
+            warn_user(
+                f"The first line of {path} is read as data, because it holds numbers: where it "
+                "names the columns, add --header, and else --no-header.",
+                DataWarning,
+            )
+    return _cut(path, text, delimiter, header, request, labels=True).cells()
 
 
 def _form(path: Path, text: str, request: Request) -> tuple[str, bool]:
@@ -197,7 +210,9 @@ def _key(
         if name and request.selection.asks_for(name):
             return None
         repeated = len(set(first)) < len(first)
-        if repeated and (labels or request.selection.leaves_out(name)):
+        if repeated and request.selection.leaves_out(name):
+            return None
+        if repeated and labels:
             _warn_of_repeats(header, first)
             return None
         if not key_column(header, first):

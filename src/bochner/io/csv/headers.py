@@ -95,6 +95,20 @@ def is_header(first: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
     return _numbers_as_names(first[0], rest, body)
 
 
+def is_header_of_labels(first: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
+    """Tell whether a first line with whole numbers that differ names columns of which some hold
+    labels: its words are none of the labels below them, which repeat (``species,450,500``).
+    """
+    numbers = [cell for cell in first if number(cell) is not None]
+    if not distinct_whole(numbers):
+        return False
+    for j, name in enumerate(first):
+        below = [cells[j] for cells in body if j < len(cells)]
+        if number(name) is None and name not in below and len(set(below)) < len(below):
+            return True
+    return False
+
+
 def _names(first: Sequence[str], words: Sequence[str]) -> bool:
     named = [cell for cell in words if cell.lower() not in _PLACEHOLDERS]
     numbers = [cell for cell in first if cell and number(cell) is not None]
