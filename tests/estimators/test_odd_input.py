@@ -190,3 +190,16 @@ def test_trials_may_be_an_array():
     counts = np.random.default_rng(103).integers(0, 3, (30, 3)).astype(float)
     trials = bo.likelihoods.Binomial(np.array([5, 6, 7]))
     bo.NGMVLVM(likelihood=trials, **QUICK).fit(counts)
+
+
+def test_categories_of_arrow_are_drawn(tmp_path):
+    pandas, arrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame(
+        np.random.default_rng(105).normal(size=(40, 2)), columns=["a", "b"]
+    )
+    kind = pandas.ArrowDtype(arrow.dictionary(arrow.int32(), arrow.string()))
+    frame["k"] = pandas.Series(["y", "n"] * 20).astype(kind)
+    model = bo.NGMVLVM(likelihood="auto", **QUICK).fit(frame)
+    assert set(model.sample(5, random_state=0)["k"]) <= {"y", "n"}
+    model.save(tmp_path / "m.bochner")
+    assert bo.load(tmp_path / "m.bochner").sample(5, random_state=0)["k"].dtype == "category"

@@ -194,6 +194,9 @@ def column_of(values: Any, name: str) -> Column:
     """
     kind = getattr(values.dtype, "kind", "O")
     dtype = str(values.dtype)
+    if dtype.startswith("dictionary"):
+        # Arrow's categories; pandas does not read this name of their type
+        dtype = "category"
     if hasattr(values.dtype, "categories"):
         return _of_categories(values, name)
     if kind == "b":
