@@ -15,7 +15,7 @@ from bochner.io.csv.text import Lines, PlainLines
 from bochner.io.csv.write import guarded, unguarded
 from bochner.io.outputs import replacing
 from bochner.io.readers import read, write_csv
-from bochner.io.request import Request
+from bochner.io.request import NamedColumns, Request
 from bochner.page.labels import read_labels
 
 NAN = np.nan
@@ -408,3 +408,13 @@ def test_a_column_of_ids_with_one_twice_is_named(tmp_path):
         DataWarning, match="'id' is read as data, because '3' is in it more than"
     ):
         assert read(path).X.shape == (4, 2)
+
+
+def test_options_that_leave_no_column_are_named(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n1,2\n3,4\n")
+    request = Request(selection=NamedColumns(["x"], ["x"]))
+    with pytest.raises(
+        InputError, match=r"columns to read, got none that is asked for of the 2"
+    ):
+        read_csv(path, request)

@@ -92,7 +92,9 @@ class NamedColumns(Selection):
         raise InputError(message("column names to choose from", f"none in {place}", do))
 
     def check(self, place: str) -> None:
-        """Refuse names that no file has."""
+        """Refuse names that no file has: of a folder its own selection knows when all are read."""
+        if not self._alone:
+            return
         asked = [*sorted(self._columns or ()), *sorted(self._drop)]
         unknown = [name for name in asked if name not in self._names]
         if not (unknown and self._names):

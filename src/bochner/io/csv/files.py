@@ -281,6 +281,10 @@ def _columns(
         places = [j for j in places if header[j] or any(lines.column(j, 1))]
         every = [header[j] or f"column_{j}" for j in places]
         kept = request.selection.kept(every)
+        if every and not kept:
+            request.selection.check(str(path))
+            got = f"none that is asked for of the {len(every)} in {path}"
+            raise InputError(message("columns to read", got, "ask for others"))
         names = [every[j] for j in kept]
         places = [places[j] for j in kept]
         _refuse_repeats(path, "column", names)
