@@ -209,9 +209,7 @@ class CovariateCoding:
             got = "none" if given is None else repr(given)
             do = f"pass covariates= with {known}, or covariates='average'"
             raise InputError(message(f"the covariates {known} of the rows", got, do))
-        columns = _columns(given, n_rows, index)
-        if isinstance(given, np.ndarray | list | tuple) and len(columns) == len(self.names):
-            columns = dict(zip(self.names, columns.values(), strict=True))
+        columns = self._by_name(given, n_rows, index)
         lacking = [repr(name) for name in self.names if name not in columns]
         if lacking:
             got = f"{listing([repr(name) for name in columns])}, without {listing(lacking)}"
@@ -219,13 +217,20 @@ class CovariateCoding:
         parts = [covariate.encode(columns[covariate.name]) for covariate in self.covariates]
         return torch.from_numpy(np.hstack(parts))
 
+    def _by_name(
+        self, given: object, n_rows: int, index: object
+    ) -> dict[str, NDArray[np.generic]]:
+        """Return the values of every covariate; columns without names are those of the fit."""
+        columns = _columns(given, n_rows, index)
+        if isinstance(given, np.ndarray | list | tuple) and len(columns) == len(self.names):
+            columns = dict(zip(self.names, columns.values(), strict=True))
+        return columns
+
     def without_unknown(self, given: object, n_rows: int) -> object:
         """Return covariates of rows by name, labels that training did not see missing."""
         if given is None or isinstance(given, str):
             return given
-        columns = _columns(given, n_rows, None)
-        if isinstance(given, np.ndarray | list | tuple) and len(columns) == len(self.names):
-            columns = dict(zip(self.names, columns.values(), strict=True))
+        columns = self._by_name(given, n_rows, None)
         for covariate in self.covariates:
             if isinstance(covariate, Categorical) and covariate.name in columns:
                 known = set(covariate.labels)

@@ -5,7 +5,7 @@ that may take.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +21,9 @@ class Selection:
     A selection sees the names of every file of a source, and `check` says at the end which of its
     names none of them has.
     """
+
+    # False for a file of a folder, where a column that names the rows has to be there
+    _alone = True
 
     def kept(self, names: Sequence[str]) -> list[int]:
         """Return the positions of the columns to read, among those of one file."""
@@ -40,9 +43,11 @@ class Selection:
         return False
 
     def of_view(self, view: str) -> Selection:
-        """Return the selection for a file of a folder."""
+        """Return the selection for a file of a folder, whose rows are joined by their names."""
         del view
-        return self
+        selection = copy(self)
+        selection._alone = False
+        return selection
 
     def check(self, place: str) -> None:
         """Refuse names that no file has."""
@@ -63,7 +68,6 @@ class NamedColumns(Selection):
         self._columns = None if columns is None else set(columns)
         self._drop = set(drop)
         self._names: dict[str, None] = {}
-        self._alone = True
 
     def kept(self, names: Sequence[str]) -> list[int]:
         """Return the positions of the columns to read, among those of one file."""
@@ -78,13 +82,6 @@ class NamedColumns(Selection):
     def leaves_out(self, name: str) -> bool:
         """Tell whether a column is not read."""
         return self._alone and self._columns is not None and name not in self._columns
-
-    def of_view(self, view: str) -> Selection:
-        """Return the selection for a file of a folder, whose rows are joined by their names."""
-        del view
-        selection = copy(self)
-        selection._alone = False
-        return selection
 
     def nameless(self, place: str) -> None:
         """Refuse a file without column names."""
@@ -116,33 +113,19 @@ class KnownColumns(Selection):
         Columns to leave out of all others.
     """
 
-    def __init__(self, known: Collection[str], beside: Collection[str] = ()) -> None:
+    def __init__(self, known: Sequence[str], beside: Sequence[str] = ()) -> None:
         self._known = set(known)
         self._beside = set(beside)
 
     def asks_for(self, name: str) -> bool:
         """Tell whether a column is one of them."""
-        return name in self._known or name in self._beside
-
-    def of_view(self, view: str) -> Selection:
-        """Return the selection for a file of a folder, whose rows are joined by their names."""
-        del view
-        return _Joined(self._known, self._beside)
+        return self._alone and (name in self._known or name in self._beside)
 
     def kept(self, names: Sequence[str]) -> list[int]:
         """Return the positions of the columns to read, among those of one file."""
         if not self._known <= set(names):
             return [j for j, name in enumerate(names) if name not in self._beside]
         return [j for j, name in enumerate(names) if name in self._known]
-
-
-class _Joined(KnownColumns):
-    """Known columns of a file that names its rows all the same."""
-
-    def asks_for(self, name: str) -> bool:
-        """Tell that no column is asked for in place of the names."""
-        del name
-        return False
 
 
 def selection_of(columns: Sequence[str] | None, drop: Sequence[str]) -> Selection:

@@ -289,7 +289,6 @@ def _columns(
         places = [places[j] for j in kept]
         _refuse_repeats(path, "column", names)
     if not places:
-        request.selection.check(str(path))
         raise InputError(
             message("columns of numbers", f"row names alone in {path}", "add columns")
         )
