@@ -31,7 +31,7 @@ from bochner import random
 from bochner.dirichlet_process.sweeps import Gains, local_gains, sweeps
 from bochner.kernels import DirichletProcessMixture, SpectralMixture
 from bochner.kernels.base import Frequencies
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.models.dirichlet_posterior import kernel_kl, sticks_of
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
 from bochner.objectives.elbo import draw, elbo

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
 from bochner.objectives.elbo import draw, elbo
 from bochner.regression import evidence

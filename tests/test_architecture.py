@@ -23,7 +23,7 @@ LAYERS: dict[str, str] = {
         data.arrays data.columns data.likelihood_names data.masks
         data.row_sources data.sparse data.accepted data.validation
         data.covariates data.views
-        data.stored data.support data.units
+        data.stored data.support
         data.missing data.kinds data io.extensions io.csv.headers io.outputs io.csv.write
         io.columnar io.files io.schema io.request io.table io.array_files io.join
         io.annotated
@@ -37,7 +37,7 @@ LAYERS: dict[str, str] = {
         features.bounds features.fourier features.maclaurin features.spherical features""",
     "F4 likelihoods": """
         likelihoods.densities likelihoods.likelihood likelihoods.nonconjugate likelihoods.counts
-        likelihoods.gaussian likelihoods.poisson likelihoods.polya_gamma likelihoods.binomial
+        likelihoods.poisson likelihoods.polya_gamma likelihoods.binomial
         likelihoods.categorical likelihoods.tilted likelihoods.negative_binomial likelihoods""",
     "F5 models": """
         models.sites models.lvm models.sticks models.dirichlet_posterior models""",
@@ -60,10 +60,10 @@ LAYERS: dict[str, str] = {
         weight_posterior.conditioning weight_posterior.posterior
         weight_posterior.downdating weight_posterior
         latent_inference.fixed_order latent_inference.entry_terms latent_inference.row_bound
-        latent_inference.row_groups latent_inference.candidate_table
+        latent_inference.candidate_table
         latent_inference.polynomials latent_inference.cells latent_inference.modes
-        latent_inference.infer
-        latent_inference.predictive_modes latent_inference.grid latent_inference
+        latent_inference.many_rows latent_inference.infer latent_inference.predictive_modes
+        latent_inference.grid latent_inference
         prediction.entry_statistics prediction.calibration prediction.decoding
         prediction.row_posterior prediction.completion prediction.proposals
         prediction.row_batch prediction.row_density prediction.density prediction.latent_calibration

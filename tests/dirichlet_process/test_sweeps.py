@@ -15,7 +15,7 @@ from bochner.dirichlet_process.sweeps import MixtureSweep, bounded_step
 from bochner.errors import InputError
 from bochner.features.fourier import fourier_features
 from bochner.kernels import RBF, DirichletProcessMixture, SpectralMixture
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.models.dirichlet_posterior import (
     expected_log_weights,
     kernel_kl,

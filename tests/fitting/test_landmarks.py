@@ -17,7 +17,7 @@ from bochner.fitting.landmarks import (
 )
 from bochner.fitting.svd_compression import rotate
 from bochner.kernels.stationary import RBF
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.models.lvm import Covariates, GaussianLatents, LatentVariableModel, View
 from bochner.regression.observations import AllRows, CompleteBlock
 from bochner.weight_posterior.posterior import weights_posterior

@@ -11,7 +11,7 @@ from bochner.features.fourier import evaluate
 from bochner.fitting.plan import Plan
 from bochner.fitting.row_moves import STEPS, RowMoves, movable, scores
 from bochner.kernels import RBF
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.models.lvm import (
     GaussianLatents,
     LatentVariableModel,

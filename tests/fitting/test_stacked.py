@@ -12,7 +12,7 @@ from bochner import NGMVLVM
 from bochner.fitting import multistart
 from bochner.fitting.stacked import StackedModels, StackedRun, stackable
 from bochner.kernels import RBF, NextGenSpectralMixture, SpectralMixture
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
 from bochner.objectives.elbo import draw, elbo
 from bochner.regression.observations import CompleteBlock

@@ -6,7 +6,7 @@ import torch
 
 from bochner.fitting.plan import Plan
 from bochner.kernels import RBF
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.models.lvm import (
     GaussianLatents,
     LatentVariableModel,

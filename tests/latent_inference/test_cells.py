@@ -87,7 +87,7 @@ def test_rows_of_counts_lie_where_exact_climbs_put_them(name, dim):
     rows[7, 5:40] = torch.nan
     placer = Placer([view], x)
     placed = placer.place([rows])
-    assert all(known is not None for known in placer._cells.values())
+    assert all(known is not None for known in placer.many.cells.values())
     climbed = place([view], x, [rows])
     target, every = target_for([view], [view.encode(rows)], dim, True), torch.arange(60)
     lost = target.evaluate(climbed.mean, every)[0] - target.evaluate(placed.mean, every)[0]
@@ -152,7 +152,7 @@ def test_waves_too_short_for_cells_are_placed_without_them():
     other = ViewPosterior.of("a", short, view.group_of, view.likelihood, weight=view.weight)
     placer = Placer([other], x)
     placed = placer.place([Y[:10]])
-    assert list(placer._cells.values()) == [None]
+    assert list(placer.many.cells.values()) == [None]
     assert bool(placed.mean.isfinite().all())
 
 
@@ -160,7 +160,7 @@ def test_a_bound_that_is_not_what_its_products_say_is_climbed_without_cells():
     view, x, Y = _counts("bohning", m=20)
     placer = Placer([view], x)
     placed = placer.place([Y[:20]])
-    assert list(placer._cells.values()) == [None]
+    assert list(placer.many.cells.values()) == [None]
     torch.testing.assert_close(
         placed.modes, place([view], x, [Y[:20]]).modes, atol=1e-9, rtol=0
     )

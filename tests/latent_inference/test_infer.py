@@ -13,7 +13,7 @@ from bochner.latent_inference import infer
 from bochner.latent_inference.infer import place
 from bochner.latent_inference.modes import Placement, _weighed, solved
 from bochner.latent_inference.row_bound import target_for
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.linalg import newton_step, positive_definite, positive_inverse
 from bochner.prediction.decoding import complete, decode, draw_latents, sample_at
 from bochner.random import generator

@@ -22,7 +22,7 @@ from bochner.latent_inference.predictive_modes import (
     predictive_target,
 )
 from bochner.likelihoods.binomial import Binomial
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.poisson import Poisson
 from bochner.random import generator

@@ -12,7 +12,7 @@ from bochner.latent_inference.row_bound import (
     Shared,
     quadratic_of,
 )
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.random import generator
 from bochner.weight_posterior.conditioning import SharedDraw, SpectralDraw
 from bochner.weight_posterior.posterior import ViewPosterior

@@ -11,7 +11,7 @@ from bochner.data.stored import StoredMatrix
 from bochner.data.views import Scaling
 from bochner.fitting.plan import Plan, evaluate
 from bochner.kernels.stationary import RBF
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.models.lvm import (
     GaussianLatents,
     LatentVariableModel,

@@ -9,7 +9,7 @@ import torch
 
 from bochner.kernels import SpectralMixture
 from bochner.likelihoods import Bernoulli, NegativeBinomial, Poisson
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.models import sites as module
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
 from bochner.models.sites import Sites

@@ -9,7 +9,7 @@ import torch
 
 from bochner.kernels.spectral_mixture import SpectralMixture
 from bochner.latent_inference.infer import place
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.prediction.completion import Mixture, complete, draw_rows, mixed_moments
 from bochner.prediction.decoding import complete as complete_by_modes
 from bochner.prediction.decoding import decode

@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import minimize
 
 from bochner.kernels.base import Frequencies
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.prediction import diagnostics
 from bochner.prediction.diagnostics import (
     collapse,

@@ -20,7 +20,7 @@ from bochner.fitting.svd_compression import rotate
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.latent_inference.infer import candidate_scores
 from bochner.latent_inference.row_bound import target_for
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
 from bochner.prediction.decoding import decode
 from bochner.random import generator

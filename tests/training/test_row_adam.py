@@ -12,7 +12,7 @@ from bochner.errors import NumericalWarning
 from bochner.fitting import landmarks
 from bochner.fitting.plan import Plan
 from bochner.kernels.stationary import RBF
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.models.lvm import (
     GaussianLatents,
     LatentVariableModel,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bochner.kernels.spectral_mixture import SpectralMixture
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.likelihoods.poisson import Poisson
 from bochner.random import generator
 from bochner.weight_posterior.conditioning import SharedDraw, SpectralDraw

@@ -22,8 +22,7 @@ from bochner.fitting.plan import MANY_ROWS, Fit, Plan, evaluate
 from bochner.fitting.svd_compression import Rotation, rotate
 from bochner.initialization import iterative_pca
 from bochner.initialization.embeddings import FloatArray
-from bochner.likelihoods.gaussian import Gaussian
-from bochner.likelihoods.likelihood import Likelihood
+from bochner.likelihoods.likelihood import Gaussian, Likelihood
 from bochner.linalg import cholesky
 from bochner.models.lvm import Covariates, LatentVariableModel, ModelSpec
 from bochner.models.sites import DENSE

@@ -16,7 +16,7 @@ from bochner import random
 from bochner.data.views import fingerprint
 from bochner.initialization.embeddings import FloatArray
 from bochner.kernels.base import SpectralKernel
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.linalg import laid_out
 from bochner.models.lvm import (

@@ -19,8 +19,7 @@ from torch import Tensor
 from bochner.dirichlet_process.sweeps import sweeps
 from bochner.fitting.plan import Plan
 from bochner.fitting.stacked import StackedRun, stackable
-from bochner.likelihoods.gaussian import Gaussian
-from bochner.likelihoods.likelihood import Likelihood
+from bochner.likelihoods.likelihood import Gaussian, Likelihood
 from bochner.models.lvm import LatentVariableModel, ModelSpec, View
 from bochner.objectives.elbo import Draws, elbo
 from bochner.regression.observations import Data

@@ -301,25 +301,3 @@ def _prior(x: Tensor) -> Tensor:
         if len(index) == 2 and index[0] == index[1]:
             out[:, t] = -1.0
     return out
-
-
-def best_apart(scores: Tensor, near: Tensor, count: int) -> Tensor:
-    """Return the best candidate of each row and the best ones that are far from those before, (n,
-    count).
-
-    Parameters
-    ----------
-    scores : Tensor of shape (n, C)
-        Overwritten.
-    near : Tensor of shape (C, C), bool
-        Which candidates are near each other.
-    count : int
-    """
-    chosen = []
-    for r in range(count):
-        # several times as fast as torch's
-        best = torch.from_numpy(scores.numpy().argmax(1))
-        chosen.append(best)
-        if r + 1 < count:
-            scores.masked_fill_(near[best], -torch.inf)
-    return torch.stack(chosen, dim=1)

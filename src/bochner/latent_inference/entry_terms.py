@@ -17,8 +17,7 @@ from torch import Tensor
 
 from bochner.features.fourier import Jet, jet
 from bochner.kernels.base import Frequencies
-from bochner.likelihoods.gaussian import Gaussian
-from bochner.likelihoods.likelihood import Curvatures, Slopes
+from bochner.likelihoods.likelihood import Curvatures, Gaussian, Slopes
 from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.memory import chunks
 from bochner.quadrature import laplace

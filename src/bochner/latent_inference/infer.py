@@ -17,28 +17,20 @@ import torch
 from torch import Tensor
 
 from bochner.features.fourier import columns_beside
-from bochner.latent_inference.candidate_table import (
-    CandidateTable,
-    Starts,
-    best_apart,
-    tabulates,
-)
-from bochner.latent_inference.cells import Cells, CellTarget, celled
 from bochner.latent_inference.fixed_order import FixedOrder, holds
+from bochner.latent_inference.many_rows import ManyRows
 from bochner.latent_inference.modes import (
     Placement,
-    Solution,
     alike,
     located,
     solved,
     solved_exactly,
     too_steep,
 )
-from bochner.latent_inference.row_bound import Target, rows_at_once, target_for
-from bochner.latent_inference.row_groups import Given, Offsets, groups_of_rows
-from bochner.memory import chunks
+from bochner.latent_inference.row_bound import rows_at_once, target_for
+from bochner.likelihoods.likelihood import Offsets, offsets_of
 from bochner.weight_posterior.posterior import (
-    GaussianPosterior,
+    NonConjugatePosterior,
     ViewPosterior,
     all_conjugate,
 )
@@ -49,8 +41,6 @@ N_MODES = 3
 MANY_DIMENSIONS = 12
 # So many candidates, evenly among those given, are scored: Newton's steps bridge the gaps.
 _STARTS = 2000
-# Rows that are placed in cells, and whose candidates are scored, at once.
-_IN_CELLS, _SCORED = 4096, 1024
 # So few climbs cost the same in double precision, since calls decide.
 _FEW = 96
 # Radians per unit of latent, whose square is what a wave multiplies rounding by, a Newton step: of
@@ -58,6 +48,12 @@ _FEW = 96
 _FAST = 100.0
 # So many times the rows are placed at once in a fixed order: its calls cost more.
 _IN_ORDER = 8
+# Rows whose pattern of observed columns is their own are solved with one quadratic form each, in
+# smaller chunks; less small ones where the forms stay factored.
+_SINGLE_CHUNK = 64
+_FACTORED_CHUNK = 256
+# So many rows that observe the same columns are worth a call of their own, with one form of all.
+_OWN_CALL = 8
 
 
 def place(
@@ -99,6 +95,11 @@ class Placer:
     tables : bool
         Whether Gaussian rows begin at modes that a table of all candidates finds, where these are
         many: it costs what placing a thousand rows does.
+
+    Attributes
+    ----------
+    many : ManyRows or None
+        Places rows in large numbers.
     """
 
     def __init__(
@@ -108,10 +109,7 @@ class Placer:
         self._candidates = candidates[:: -(-candidates.shape[0] // _STARTS)]
         self._conjugate = all_conjugate(views)
         many = tables and candidates.shape[0] >= _STARTS
-        self._tabulates = many and tabulates(views, self._candidates)
-        self._has_cells = many and celled(views, candidates.shape[1])
-        self._table: tuple[list[Tensor], CandidateTable] | None = None
-        self._cells: dict[tuple[bool, ...], _Known | None] = {}
+        self.many = ManyRows(views, self._candidates, self._best) if many else None
 
     @functools.cached_property
     def _near(self) -> Tensor:
@@ -161,8 +159,8 @@ class Placer:
             rows if encoded else [view.encode(y) for view, y in zip(views, rows, strict=True)]
         )
         left = torch.arange(len(beside))
-        if self._has_cells and not beside.shape[1]:
-            left = self._place_in_cells(rows, offsets, n_modes, polish, out)
+        if self.many is not None and not beside.shape[1]:
+            left = self.many.place_in_cells(rows, offsets, n_modes, polish, out)
         if not len(left):
             return out
         given = Given(rows, offsets, beside)
@@ -195,7 +193,7 @@ class Placer:
         # digits, has to do.
         single = self._conjugate and dim > MANY_DIMENSIONS
         of_target = [_single(view) for view in views] if single else views
-        tabulated = self._tabulates and not given.beside.shape[1]
+        many = None if given.beside.shape[1] else self.many
         for index, shared in self._groups(given, left, n_modes):
             some = given.of(index)
             part, kept = some.rows, some.beside
@@ -209,15 +207,15 @@ class Placer:
                 if len(left):
                     yield from self._place_roughly(given, left, n_modes, polish, out)
                 continue
-            if shared and tabulated:
-                solution = located(target, self._begin(part, target, n_modes), polish)
+            if shared and many is not None and many.tabulates:
+                solution = located(target, many.begin(part, target, n_modes), polish)
             else:
                 if shared and self._conjugate:
                     # single precision: it only says where to start
                     scores = target.to(torch.float32).table(self._candidates.float())
                 else:
                     scores = self._scores(some)
-                chosen = best_apart(scores, self._near if n_modes > 1 else _NONE, n_modes)
+                chosen = self._best(scores, n_modes)
                 solution = solved(target, self._candidates[chosen], polish and not single)
             out.put(index, solution.placement)
             yield index[solution.doubtful]
@@ -238,7 +236,6 @@ class Placer:
         if not len(every):
             return []
         dim = self._candidates.shape[1]
-        near = self._near if n_modes > 1 else _NONE
         sides = 1 if in_order else 2
         doubtful = []
         for index, shared in self._groups(given, every, sides * n_modes, apart=in_order):
@@ -250,7 +247,7 @@ class Placer:
                 left = self._place_exactly(given, [index[~steep]], n_modes, out)
                 doubtful.extend(left)
                 continue
-            chosen = best_apart(self._scores(some), near, n_modes)
+            chosen = self._best(self._scores(some), n_modes)
             solution = solved_exactly(target, self._candidates[chosen], sides)
             out.put(index, solution.placement)
             doubtful.append(index[solution.doubtful])
@@ -272,94 +269,9 @@ class Placer:
         for group, shared in groups_of_rows(self._views, rows, dim, most, apart):
             yield left[group], shared
 
-    def _place_in_cells(
-        self,
-        rows: Sequence[Tensor],
-        offsets: Offsets,
-        n_modes: int,
-        polish: bool,
-        out: Placement,
-    ) -> Tensor:
-        """Place rows that have all columns of a Gaussian view, or none, and no size factors;
-        return the others.
-        """
-        views = self._views
-        there = [~y.isnan() for y in rows]
-        present = torch.stack([mask.any(1) for mask in there], dim=1)
-        fits = present.any(1)
-        for view, mask, offset in zip(views, there, offsets, strict=True):
-            if isinstance(view, GaussianPosterior):
-                fits &= mask.all(1) | ~mask.any(1)
-            elif offset is not None:
-                fits &= offset == 0.0
-        left = ~fits
-        for kind in torch.unique(present[fits], dim=0):
-            index = (fits & (present == kind).all(1)).nonzero()[:, 0]
-            known = self._known(tuple(kind.tolist()), [y[index[:1]] for y in rows])
-            if known is None:
-                left[index] = True
-                continue
-            for part in torch.split(index, _IN_CELLS):
-                some = [y[part] for y, has in zip(rows, kind, strict=True) if has]
-                out.put(part, self._in_cells(known, some, n_modes, polish).placement)
-        return left.nonzero()[:, 0]
-
-    def _known(self, kind: tuple[bool, ...], row: Sequence[Tensor]) -> _Known | None:
-        """Return the cells of rows that have data of the same views, one of which is given; None
-        where none are good enough.
-        """
-        if kind not in self._cells:
-            candidates = self._candidates
-            target = target_for(self._views, row, candidates.shape[1], True)
-            views = [view for view, has in zip(self._views, kind, strict=True) if has]
-            cells = Cells.of(views, target, candidates)
-            table = CandidateTable.of(views, target, candidates) if self._tabulates else None
-            by_data = table is not None and all(table.by_data)
-            self._cells[kind] = (
-                None if cells is None else _Known(cells, table if by_data else None)
-            )
-        return self._cells[kind]
-
-    def _in_cells(
-        self, known: _Known, rows: Sequence[Tensor], n_modes: int, polish: bool
-    ) -> Solution:
-        """Place rows by cells."""
-        cells, table = known.cells, known.table
-        target = CellTarget(cells, cells.rows(rows))
-        near = self._near if n_modes > 1 else _NONE
-        chosen = []
-        for part in chunks(len(target.rows), _SCORED):
-            scores = cells.scores(target.rows[part])
-            if table is None or n_modes == 1:
-                chosen.append(best_apart(scores, near, n_modes))
-            else:
-                best = best_apart(scores.clone(), near, n_modes)
-                chosen.append(table.ascended(best, scores))
-        every = torch.cat(chosen)
-        if table is None:
-            return solved(target, self._candidates[every], polish)
-        multipliers = [torch.nan_to_num(y).float() for y in rows]
-        return located(target, table.begin(every, multipliers), polish)
-
-    def _begin(self, part: Sequence[Tensor], target: Target, n_modes: int) -> Starts:
-        """Return the starts of rows that observe the same columns; the table of the last such
-        columns is still there.
-        """
-        observed = [~y[:1].isnan() for y in part]
-        if self._table is None or not all(map(torch.equal, observed, self._table[0])):
-            # the target has no terms of views that these rows lack
-            views = [
-                view for view, there in zip(self._views, observed, strict=True) if there.any()
-            ]
-            self._table = observed, CandidateTable.of(views, target, self._candidates)
-        table = self._table[1]
-        part = [y for y, there in zip(part, observed, strict=True) if there.any()]
-        multipliers = table.multipliers(part, target)
-        scores = table.scores(multipliers)
-        if n_modes == 1:
-            return table.begin(best_apart(scores, _NONE, 1), multipliers)
-        chosen = table.ascended(best_apart(scores.clone(), self._near, n_modes), scores)
-        return table.begin(chosen, multipliers)
+    def _best(self, scores: Tensor, n_modes: int) -> Tensor:
+        """Return the best candidates of each row that are apart, (n, R); overwrites the scores."""
+        return best_apart(scores, self._near if n_modes > 1 else _NONE, n_modes)
 
     def _scores(self, given: Given) -> Tensor:
         """Return scores of rows whose columns differ, or whose likelihoods are not Gaussian."""
@@ -374,21 +286,78 @@ class Placer:
 
 
 @dataclass(frozen=True)
-class _Known:
-    """What rows that have data of the same views begin with.
+class Given:
+    """What is given of rows.
 
     Attributes
     ----------
-    cells : Cells
-    table : CandidateTable or None
-        Where a step from the best candidates costs less than a climb.
+    rows : sequence over views of Tensor of shape (n, M_v)
+        Encoded.
+    offsets : sequence over views of Tensor of shape (n,), or None
+    beside : Tensor of shape (n, L)
+        Covariates.
     """
 
-    cells: Cells
-    table: CandidateTable | None
+    rows: Sequence[Tensor]
+    offsets: Offsets
+    beside: Tensor
+
+    def of(self, index: Tensor) -> Given:
+        """Return that of some rows."""
+        if len(index) == len(self.beside) and torch.equal(index, torch.arange(len(index))):
+            return self
+        rows = [y[index] for y in self.rows]
+        return Given(rows, offsets_of(self.offsets, index), self.beside[index])
 
 
 _NONE = torch.zeros(0, 0, dtype=torch.bool)
+
+
+def groups_of_rows(
+    views: Sequence[ViewPosterior],
+    rows: Sequence[Tensor],
+    dim: int,
+    most: int,
+    apart: bool,
+) -> Iterator[tuple[Tensor, bool]]:
+    """Yield row indices in chunks that share a pattern of observed columns, then those with a
+    pattern of their own; or, apart, of rows that have anything, each pattern by itself.
+
+    Non-conjugate views treat every entry by itself: of them it matters whether there is
+    anything at all.
+    """
+    masks = [~y.isnan() for y in rows]
+    by_entry = apart and all(isinstance(view, NonConjugatePosterior) for view in views)
+    if by_entry or all(bool(mask.all()) for mask in masks):
+        yield from (
+            (chunk, True) for chunk in torch.split(torch.arange(rows[0].shape[0]), most)
+        )
+        return
+    observed = torch.cat(
+        [view.pattern(m) for view, m in zip(views, masks, strict=True)], dim=1
+    )
+    patterns, inverse, counts = torch.unique(
+        observed, dim=0, return_inverse=True, return_counts=True
+    )
+    factored = all(view.stays_factored(dim) for view in views)
+    # without matrices of their own rows need no call of their own either
+    several = patterns.shape[0] > 1 and not apart
+    enough = (_SINGLE_CHUNK if factored else _OWN_CALL) if several else 1
+    single: list[Tensor] = []
+    for p in range(patterns.shape[0]):
+        if not bool(patterns[p].any()):
+            continue
+        index = (inverse == p).nonzero()[:, 0]
+        if int(counts[p]) < enough:
+            single.append(index)
+        else:
+            yield from ((chunk, True) for chunk in torch.split(index, most))
+    if single:
+        size = _FACTORED_CHUNK if factored else _SINGLE_CHUNK
+        yield from (
+            (chunk, False)
+            for chunk in torch.split(torch.cat(single), min(size, max(most, _SINGLE_CHUNK)))
+        )
 
 
 def _single(view: ViewPosterior) -> ViewPosterior:
@@ -440,3 +409,25 @@ def _near(candidates: Tensor) -> Tensor:
         torch.cdist(candidates, candidates) < 0.5 * candidates.std(0, unbiased=False).norm()
     )
     return near
+
+
+def best_apart(scores: Tensor, near: Tensor, count: int) -> Tensor:
+    """Return the best candidate of each row and the best ones that are far from those before, (n,
+    count).
+
+    Parameters
+    ----------
+    scores : Tensor of shape (n, C)
+        Overwritten.
+    near : Tensor of shape (C, C), bool
+        Which candidates are near each other.
+    count : int
+    """
+    chosen = []
+    for r in range(count):
+        # several times as fast as torch's
+        best = torch.from_numpy(scores.numpy().argmax(1))
+        chosen.append(best)
+        if r + 1 < count:
+            scores.masked_fill_(near[best], -torch.inf)
+    return torch.stack(chosen, dim=1)

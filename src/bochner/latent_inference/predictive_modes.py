@@ -22,9 +22,14 @@ from bochner.latent_inference.entry_terms import EntrywiseTerm, entries_of
 from bochner.latent_inference.infer import MANY_DIMENSIONS
 from bochner.latent_inference.modes import MAX_STEPS, Placement, climb
 from bochner.latent_inference.row_bound import Target, rows_at_once
-from bochner.latent_inference.row_groups import Offsets
-from bochner.likelihoods.gaussian import Gaussian
-from bochner.likelihoods.likelihood import Likelihood, of_each_row, offsets_of, shifted
+from bochner.likelihoods.likelihood import (
+    Gaussian,
+    Likelihood,
+    Offsets,
+    of_each_row,
+    offsets_of,
+    shifted,
+)
 from bochner.likelihoods.poisson import Poisson
 from bochner.linalg import cholesky, positive_inverse
 from bochner.memory import chunks

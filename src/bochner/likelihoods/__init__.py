@@ -2,8 +2,7 @@
 
 from bochner.likelihoods.binomial import Bernoulli, Binomial
 from bochner.likelihoods.categorical import Categorical
-from bochner.likelihoods.gaussian import Gaussian
-from bochner.likelihoods.likelihood import Curvatures, Slopes
+from bochner.likelihoods.likelihood import Curvatures, Gaussian, Slopes
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.likelihoods.poisson import Poisson

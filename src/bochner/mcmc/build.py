@@ -17,8 +17,7 @@ from bochner.kernels.base import SpectralKernel
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.likelihoods.binomial import Bernoulli, Binomial
 from bochner.likelihoods.categorical import Categorical
-from bochner.likelihoods.gaussian import Gaussian
-from bochner.likelihoods.likelihood import Likelihood
+from bochner.likelihoods.likelihood import Gaussian, Likelihood
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.mcmc.conditionals.gaussian import GaussianView
 from bochner.mcmc.conditionals.logistic import BinomialView, NegativeBinomialView

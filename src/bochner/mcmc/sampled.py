@@ -18,8 +18,7 @@ from bochner.fitting.data import FitData
 from bochner.fitting.plan import Fit, Plan
 from bochner.kernels.base import Frequencies
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
-from bochner.likelihoods.gaussian import Gaussian
-from bochner.likelihoods.likelihood import Likelihood
+from bochner.likelihoods.likelihood import Gaussian, Likelihood
 from bochner.likelihoods.negative_binomial import LARGEST_POLYA_GAMMA, NegativeBinomial
 from bochner.mcmc import build
 from bochner.mcmc.alignment import aligned

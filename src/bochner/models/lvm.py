@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from bochner._typing import Context, Sampling
 from bochner.features.fourier import columns_beside, with_covariates
 from bochner.kernels.base import Frequencies, SpectralKernel
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.memory import chunks
 from bochner.models.sites import Sites, SiteUpdate

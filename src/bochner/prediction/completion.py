@@ -24,8 +24,7 @@ from bochner import random
 from bochner.features.fourier import columns_beside
 from bochner.latent_inference.infer import candidate_scores, place
 from bochner.latent_inference.modes import Placement
-from bochner.latent_inference.row_groups import Offsets
-from bochner.likelihoods.likelihood import offsets_of, rows_of
+from bochner.likelihoods.likelihood import Offsets, offsets_of, rows_of
 from bochner.prediction.decoding import complete as complete_by_modes
 from bochner.prediction.decoding import decode, sample_at
 from bochner.prediction.decoding import draw_latents as latents_by_modes

@@ -13,9 +13,8 @@ from bochner import random
 from bochner.features.fourier import expected_features, jet, with_covariates
 from bochner.latent_inference.infer import MANY_DIMENSIONS
 from bochner.latent_inference.modes import Placement
-from bochner.latent_inference.row_groups import Offsets
 from bochner.likelihoods.categorical import Categorical
-from bochner.likelihoods.likelihood import offsets_of, rows_of
+from bochner.likelihoods.likelihood import Offsets, offsets_of, rows_of
 from bochner.linalg import covariance_root
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import ViewPosterior

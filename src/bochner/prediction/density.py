@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from bochner.latent_inference.row_groups import Offsets
-from bochner.likelihoods.likelihood import of_each_row, rows_of
+from bochner.likelihoods.likelihood import Offsets, of_each_row, rows_of
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import ViewPosterior
 

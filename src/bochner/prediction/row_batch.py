@@ -12,8 +12,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.features.fourier import with_covariates
-from bochner.latent_inference.candidate_table import best_apart
-from bochner.latent_inference.infer import MANY_DIMENSIONS, place
+from bochner.latent_inference.infer import MANY_DIMENSIONS, best_apart, place
 from bochner.latent_inference.modes import Placement, alike
 from bochner.latent_inference.predictive_modes import (
     CACHED_NUMBERS,
@@ -25,8 +24,7 @@ from bochner.latent_inference.predictive_modes import (
     points_around,
     table,
 )
-from bochner.latent_inference.row_groups import Offsets
-from bochner.likelihoods.likelihood import offsets_of
+from bochner.likelihoods.likelihood import Offsets, offsets_of
 from bochner.memory import chunks
 from bochner.prediction.proposals import FREEDOM, Cloud
 from bochner.weight_posterior.posterior import ViewPosterior, all_conjugate

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bochner.features.fourier import columns_beside
 from bochner.latent_inference.predictive_modes import merged, peaked
-from bochner.latent_inference.row_groups import Offsets
+from bochner.likelihoods.likelihood import Offsets
 from bochner.prediction.proposals import Proposal
 from bochner.prediction.row_batch import Batch, row_keys
 from bochner.weight_posterior.posterior import ViewPosterior

@@ -18,10 +18,9 @@ import torch
 from torch import Tensor
 
 from bochner.features.fourier import with_covariates
-from bochner.latent_inference.candidate_table import best_apart
 from bochner.latent_inference.entry_terms import EntrywiseTerm, ScoringTerm
 from bochner.latent_inference.grid import OnGrid, grid_points, resolved
-from bochner.latent_inference.infer import MANY_DIMENSIONS
+from bochner.latent_inference.infer import MANY_DIMENSIONS, best_apart
 from bochner.latent_inference.modes import Placement, alike
 from bochner.latent_inference.predictive_modes import (
     Modes,
@@ -34,9 +33,8 @@ from bochner.latent_inference.predictive_modes import (
     table,
 )
 from bochner.latent_inference.row_bound import Target
-from bochner.latent_inference.row_groups import Offsets
 from bochner.likelihoods.categorical import Categorical
-from bochner.likelihoods.likelihood import offsets_of
+from bochner.likelihoods.likelihood import Offsets, offsets_of
 from bochner.memory import chunks
 from bochner.weight_posterior.conditioning import SharedDraw
 from bochner.weight_posterior.posterior import (

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from bochner import random
 from bochner.latent_inference.infer import candidate_scores, place
-from bochner.latent_inference.row_groups import Offsets
 from bochner.likelihoods.categorical import Categorical
-from bochner.likelihoods.likelihood import offsets_of
+from bochner.likelihoods.likelihood import Offsets, offsets_of
 from bochner.prediction.completion import mixed_moments, view_columns
 from bochner.prediction.decoding import complete as complete_by_modes
 from bochner.prediction.decoding import decode

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner._typing import Sampling
-from bochner.likelihoods.gaussian import Gaussian
-from bochner.likelihoods.likelihood import per_size, shifted
+from bochner.likelihoods.likelihood import Gaussian, per_size, shifted
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.linalg import laid_out
 from bochner.models.lvm import LatentVariableModel, View

@@ -6,7 +6,7 @@ import torch
 
 from bochner.features.fourier import fourier_features
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.prediction.decoding import sample_at
 from bochner.random import generator
 from bochner.weight_posterior.conditioning import SharedDraw

@@ -28,7 +28,7 @@ from bochner.initialization.embeddings import (
     TSNE_DIMENSIONS,
 )
 from bochner.kernels.base import SpectralKernel
-from bochner.likelihoods.gaussian import Gaussian
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.memory import Memory
 from bochner.models.lvm import Layout, ModelSpec, ViewSpec

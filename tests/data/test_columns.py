@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bochner.data.units import (
+from bochner.data.columns import (
     are_counts,
     differ_in_units,
     least_noise,
