@@ -108,7 +108,8 @@ def cholesky(
 
 # Rows of a product from which leaving out what lies below its diagonal is worth several calls, and
 # how many blocks of rows there are then: 400 rows of 1,000 take 0.7 of the time, 200 of them 0.8.
-_SEVERAL, _BLOCKS = 160, 4
+_SEVERAL = 160
+_BLOCKS = 4
 
 
 def symmetric_product(left: Tensor, right: Tensor) -> Tensor:

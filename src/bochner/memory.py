@@ -42,7 +42,8 @@ def chunks(n_rows: int, chunk_rows: int) -> Iterator[slice]:
 
 
 # Numbers, and rows, of a matrix that are looked at together.
-_NUMBERS, _ROWS = 2**22, 8192
+_NUMBERS = 2**22
+_ROWS = 8192
 
 
 def passes(shape: tuple[int, int]) -> Iterator[slice]:

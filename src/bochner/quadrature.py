@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 # Nodes of means of smooth functions, and of variances above 1, over which these bend more often.
-N_NODES, _WIDE_NODES = 20, 48
+N_NODES = 20
+_WIDE_NODES = 48
 # Nodes by the standard deviation of the integrand, for log densities that vary over a unit of psi:
 # errors of integrals are below 1e-4 nats, most far below.
 _RULES = ((0.3, 5), (0.75, 9), (1.2, 15), (math.inf, 55))

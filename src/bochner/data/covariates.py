@@ -23,8 +23,9 @@ Array = NDArray[np.float64]
 
 AVERAGE = "average"
 
-# So many labels may differ from row to row, as of texts in tables.
-_FEW_LABELS, _NEARLY_ALL = 20, 0.9
+# So many labels may differ from row to row, as of texts in tables: a number, or a share of rows.
+_FEW_LABELS = 20
+_NEARLY_ALL = 0.9
 
 
 class Covariate(ABC):

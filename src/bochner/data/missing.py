@@ -22,7 +22,9 @@ _SHARED = 32
 # Groups double as long as that takes a fifth of the spread of the patterns away.
 _MOST_GROUPS = 8
 _WORTHWHILE = 0.8
-_ROWS, _COLUMNS = 1000, 2000
+# Rows and columns of the sample that groups are found in.
+_ROWS = 1000
+_COLUMNS = 2000
 
 
 def split(observed: BoolArray) -> tuple[list[Block], list[IntArray]]:

@@ -358,7 +358,8 @@ def finite(arrays: Mapping[str, Array]) -> None:
 _LARGEST = 1e100
 # A view's extreme value that many standard deviations of the other entries away from their mean, in
 # few entries, is reported.
-_DEVIATIONS, _FEW = 300.0, 0.05
+_DEVIATIONS = 300.0
+_FEW = 0.05
 # Rows in which a view is looked at first.
 _SAMPLED = 1000
 

@@ -22,13 +22,15 @@ Array = NDArray[np.float64]
 
 # Table 5 of Yang et al. (2025): 2 rows of 8 cross-polarised elements, which are 32 antennas, on a
 # mast of 25 m, tilted by 7 degrees; single omnidirectional antennas; 30 km/h.
-_ROWS, _COLUMNS = 2, 8
+_ROWS = 2
+_COLUMNS = 8
 N_ANTENNAS = 2 * _ROWS * _COLUMNS
 _CARRIER = 1.84e9
 _MAST = 25.0
 _HEIGHT = 1.5
 _TILT = math.radians(7.0)
-_NEAREST, _FARTHEST = 35.0, 300.0
+_NEAREST = 35.0
+_FARTHEST = 300.0
 _SECTOR = math.pi / 3
 _SPEED = 30.0 / 3.6
 

@@ -31,7 +31,8 @@ from bochner.processes import isolated, transactional
 
 # Rows of an automatic sketch: enough to see the kernel's negative part, more where there is more to
 # learn.
-_LEAST, _MOST = 1000, 2000
+_LEAST = 1000
+_MOST = 2000
 _HELD_OUT = 0.2
 # Columns from which a search takes minutes: its time grows with their cube.
 _WIDE = 1000

@@ -24,8 +24,10 @@ from bochner.memory import Scratch
 # Up to this many latents the phases are sums of scaled rows: four times as fast as a product with
 # so thin a factor.
 _THIN = 8
-# Rounding of phases, radians, from which single precision is left for double, and double refused.
-_BLURRED, _LOST = 1e-3, 1e-6
+# Rounding of phases, radians, from which single precision is left for double.
+_BLURRED = 1e-3
+# And from which double is refused.
+_LOST = 1e-6
 
 
 def with_covariates(x: Tensor, covariates: Tensor) -> Tensor:

@@ -25,7 +25,9 @@ from bochner.weight_posterior.posterior import ViewPosterior
 
 # The short fit, which has as few frequencies as training begins with: rows it may have, how many
 # of them for each one held out, steps.
-_ROWS, _PER_HELD, _STEPS = 800, 4, 120
+_ROWS = 800
+_PER_HELD = 4
+_STEPS = 120
 # Fewer rows than these are too few to leave some of them out: what was found stays.
 _LEAST_ROWS = 25
 

@@ -32,9 +32,10 @@ from bochner.progress import say
 from bochner.regression.observations import Block, CompleteBlock, Data, has_holes
 from bochner.weight_posterior.posterior import ViewPosterior
 
-# Draws of the final bound of many rows: its standard error falls with the rows, too. And of many
-# entries with sites, where a draw costs as much as ten steps.
-_FEW_DRAWS, _FEWER_DRAWS = 8, 4
+# Draws of the final bound of many rows: its standard error falls with the rows, too.
+_FEW_DRAWS = 8
+# And of many entries with sites, where a draw costs as much as ten steps.
+_FEWER_DRAWS = 4
 # Prior precision of the effects that are taken out of the data that starts are made of, in units of
 # the noise: scaled covariates have about unit variance, and the data as well.
 _RIDGE = 1.0

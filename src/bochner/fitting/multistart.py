@@ -186,7 +186,8 @@ REGROUP_STEPS = 50
 # Below so many steps no race of kernels tells anything.
 _LEAST_MATCH = 30
 # Of the bounds that are compared, which share their draws; and of those before the race.
-_RACE_DRAWS, _START_DRAWS = 16, 4
+_RACE_DRAWS = 16
+_START_DRAWS = 4
 
 
 @dataclass(frozen=True)

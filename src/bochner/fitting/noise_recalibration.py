@@ -42,9 +42,10 @@ from bochner.weight_posterior.posterior import ViewPosterior
 _ROW_SHARE = 0.2
 _MOST_ROWS = 256
 _ENTRY_SHARE = 0.05
-# Rows and columns with fewer observed entries lose none; fewer entries of a view than that tell
-# nothing.
-_MANY, _LEAST = 20, 100
+# Rows and columns with fewer observed entries lose none.
+_MANY = 20
+# Fewer entries of a view tell nothing.
+_LEAST = 100
 # Of views with a noise per column all rows up to the most lose that share: columns of tables are
 # few. Fewer entries than that tell nothing, and a column with fewer loses none.
 _COLUMN_SHARE = 0.1

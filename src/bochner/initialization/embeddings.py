@@ -240,7 +240,8 @@ def _standardise(latents: FloatArray, seed: int) -> FloatArray:
 # Rows up to which blocks of N x N are faster than trees; their affinities are 72 MB there.
 MOST_ROWS = 6000
 _EXAGGERATION = 12.0
-_EXAGGERATED, _STEPS = 70, 250
+_EXAGGERATED = 70
+_STEPS = 250
 # The learning rate over N.
 _RATE = 1.0 / 3.0
 # Steps of the search for a row's bandwidth, which halve its interval.

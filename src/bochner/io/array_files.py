@@ -17,7 +17,9 @@ from bochner.io.table import Table, as_matrix, unreadable
 from bochner.memory import Memory, size_text
 
 LABELS = ("y", "labels")
-_ARRAY, _ARCHIVE = b"\x93NUMPY", b"PK"
+# What files of one array, and of several, begin with.
+_ARRAY = b"\x93NUMPY"
+_ARCHIVE = b"PK"
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 

@@ -21,7 +21,8 @@ from bochner.io.table import Table, as_matrix, dense
 if TYPE_CHECKING:
     import pandas as pd
 
-REAL, IMAG = ".real", ".imag"
+REAL = ".real"
+IMAG = ".imag"
 
 
 def stack(views: object) -> tuple[object, dict[str, slice]]:

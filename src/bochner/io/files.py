@@ -18,7 +18,8 @@ from torch import Tensor
 from bochner.errors import InputError, ModelFileError, message
 from bochner.io.outputs import exists, real, replacing
 
-_KEY, _CHECKSUM = "bochner", "blake2b"
+_KEY = "bochner"
+_CHECKSUM = "blake2b"
 
 
 def check_place(path: str | Path) -> None:

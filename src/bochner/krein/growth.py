@@ -19,9 +19,11 @@ from bochner.krein.radial import search_start
 from bochner.krein.signed_frequencies import GaussianFrequencies
 from bochner.krein.sketch import Sketch
 
-# Sketches of fewer rows, where a fit costs little; least frequencies of a fit, and the most of one
-# that begins anew.
-_FEW_ROWS, _FEWEST, _ANEW = 500, 4, 32
+# Sketches of fewer rows, where a fit costs little.
+_FEW_ROWS = 500
+# Least frequencies of a fit, and the most of one that begins anew.
+_FEWEST = 4
+_ANEW = 32
 # What the others weigh when they are added.
 _ADDED = 0.1
 

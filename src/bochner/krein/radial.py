@@ -29,7 +29,8 @@ from bochner.krein.signed_frequencies import (
 from bochner.krein.sketch import Sketch
 
 # Pairs of rows of which the kernel is fitted, and radii of which its spectrum is made.
-_PAIRS, _RADII = 3000, 48
+_PAIRS = 3000
+_RADII = 48
 # Largest radius in multiples of the width of a direction, 1 / sqrt(d), at the widest distance.
 _WIDTHS = 12.0
 

@@ -33,17 +33,25 @@ from bochner.weight_posterior.posterior import (
 _MOST_DIMENSIONS = 2
 # Share of a difference of bounds that rounding explains.
 _SAME = 1e-7
-# Widths of cells that are tried, and how far a mode may move, in posterior standard deviations.
-_WIDTHS, _TOLERANCE = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.125), 2e-5
+# Widths of cells that are tried.
+_WIDTHS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.125)
+# How far a mode may move, in posterior standard deviations.
+_TOLERANCE = 2e-5
 # Cells on which a width is tried, and points of each.
-_TRIED, _POINTS = 6, 8
+_TRIED = 6
+_POINTS = 8
 # Directions to which wide a are reduced: those of so many candidates, down to a share of the
 # largest.
-_WIDE, _SPANNED, _LEAST = 64, 512, 1e-12
+_WIDE = 64
+_SPANNED = 512
+_LEAST = 1e-12
 # Numbers of all cells, and of points that are evaluated at once.
-_NUMBERS, _AT_ONCE = 2**25, 2**20
+_NUMBERS = 2**25
+_AT_ONCE = 2**20
 # Points whose polynomials stay in a core's cache; steps on them; one that ends them.
-_BLOCK, _STEPS, _SETTLED = 2048, 3, 1e-7
+_BLOCK = 2048
+_STEPS = 3
+_SETTLED = 1e-7
 # How far out of its cell, half widths, a point may come before it gets another one.
 _OUT = 1.1
 

@@ -23,7 +23,8 @@ _ALIGNMENT = 64
 # Numbers of one elementwise product: they stay in the cache.
 _CACHED = 2**17
 # Rows and matrices on which the order is tried.
-_ROWS, _TRIED = 100, ((13, 7), (64, 300), (200, 50))
+_ROWS = 100
+_TRIED = ((13, 7), (64, 300), (200, 50))
 
 
 @functools.cache

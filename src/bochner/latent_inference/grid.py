@@ -16,11 +16,13 @@ from bochner.latent_inference.modes import Placement
 from bochner.latent_inference.predictive_modes import like_normal
 
 # The grid's end and the distance of its points.
-_END, _STEP = 5.0, 0.04
+_END = 5.0
+_STEP = 0.04
 # Posteriors that lie on fewer points, by the inverse sum of squares of their shares (5 is a normal
 # distribution with a standard deviation of 1.4 steps), and those with more than so much at an end,
 # are not resolved.
-_LEAST_POINTS, _AT_END = 5.0, 1e-3
+_LEAST_POINTS = 5.0
+_AT_END = 1e-3
 # Places that a posterior is replaced by.
 _PLACES = 16
 # Share of a place's posterior from which a mode narrower than a step counts.

@@ -36,7 +36,8 @@ from bochner.memory import chunks
 from bochner.weight_posterior.posterior import NonConjugatePosterior, ViewPosterior
 
 # Points of a kind at which rows are looked up, the standard deviation of those of a cloud.
-_N_POINTS, _WIDE = 96, 2.5
+_N_POINTS = 96
+_WIDE = 2.5
 # Numbers of which densities are taken at once: about what stays in a processor's cache.
 CACHED_NUMBERS = 2**18
 
@@ -53,7 +54,8 @@ _ALONE = 0.999
 # Share of a mode that no row misses.
 _WEIGHTLESS = 1e-4
 # Halvings of a bracket for a quantile, and how many standard deviations of a mode it reaches.
-_BISECTIONS, _FAR = 30, 9.0
+_BISECTIONS = 30
+_FAR = 9.0
 # Levels of intervals with the half width that holds them of a standard normal distribution, and
 # halvings of a bracket that finds them.
 _LEVELS = ((0.5, 0.6744897501960817), (0.95, 1.959963984540054))

@@ -46,7 +46,9 @@ _NUMBERS = 2**21
 # square.
 SETTLED = 1e-5
 # Steps with a curvature that is known: how many, how long, and which is the last.
-_SLOPES, _CLOSE, _LAST = 4, 1e-2, 1e-4
+_SLOPES = 4
+_CLOSE = 1e-2
+_LAST = 1e-4
 
 
 class Quadratic(Protocol):

@@ -17,7 +17,9 @@ _MOST = 300.0
 _LINEAR = 40.0
 # Nodes of quadratures of probabilities, and where psi has a variance beyond this; what is below
 # that is not theirs.
-_NODES, _WIDE_NODES, _WIDE = 12, 48, 1.0
+_NODES = 12
+_WIDE_NODES = 48
+_WIDE = 1.0
 _SMALL = 1e-200
 
 

@@ -26,7 +26,8 @@ from bochner.likelihoods.likelihood import Curvatures, Slopes, shifted
 from bochner.quadrature import normal_nodes
 
 # Beyond the largest the data are as good as Poisson, unless counts are in the thousands.
-LARGEST, SMALLEST = 1e3, 0.02
+LARGEST = 1e3
+SMALLEST = 0.02
 # The Polya-gamma bound loosens as r grows (docs/math.md, section 3).
 LARGEST_POLYA_GAMMA = 100.0
 _NODES = 9

@@ -28,7 +28,8 @@ _MOST = {torch.float32: 60.0, torch.float64: 180.0}
 # a hundredth of a nat would be lost.
 _MANY = 1e5
 # Sites do not touch where the log mean is so much below or above that of the entry's own count.
-_BELOW, _ABOVE = 4.0, 5.0
+_BELOW = 4.0
+_ABOVE = 5.0
 
 
 class Poisson(Counts):

@@ -17,7 +17,8 @@ Draws = dict[str, FloatArray]
 
 # Vehtari et al. (2021) ask for less than 1.01 before a report; chains of a look at the data are
 # shorter. Beyond 1.1 they disagree.
-GOOD, POOR = 1.01, 1.1
+GOOD = 1.01
+POOR = 1.1
 QUANTITIES = (
     "points",
     "n_components",

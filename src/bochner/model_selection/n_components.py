@@ -45,7 +45,8 @@ _PLAIN = (1, 2, 3, 5, 8)
 _RANKS = (1, 2, 3, 5, 8, 12, 20, 30, 40, 60, 80, 120, 160)
 _MOST = 160
 # From this rank on two dimensions are out of the question, and more than the rank beyond the next.
-_MANY, _DEAR = 20, 40
+_MANY = 20
+_DEAR = 40
 # Fits that only tell numbers apart are short.
 _SHORT = {"init": "pca", "max_iter": 100}
 

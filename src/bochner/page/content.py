@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 # Characters of data in a page, and how many of them the views may take: a page of 10,000 rows stays
 # below 4 MB, one of 100,000 rows below 8 MB.
-BUDGET, VIEWS = 7_200_000, 3_200_000
+BUDGET = 7_200_000
+VIEWS = 3_200_000
 # More latents than this are rounded to 16 bits: a screen shows less.
 _EXACT = 500_000
 # Characters of a plane's entry, a mean of 16 bits and a standard deviation of 8, once compressed.

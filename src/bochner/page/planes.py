@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 # Entries decoded at a time: some 100 MB with all that is held beside them.
 _ENTRIES = 2_000_000
 # A plane has between 9 x 9 and 21 x 21 places: between them the page interpolates.
-_COARSEST, _FINEST = 9, 21
+_COARSEST = 9
+_FINEST = 21
 # Means of all planes together: about 1 MB once compressed.
 PLANE_ENTRIES = 1_500_000
 _MARGIN = 0.08

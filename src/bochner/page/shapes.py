@@ -19,7 +19,8 @@ _LEAST_SIDE = 8
 # Neighbours of an image differ by less than this share of what any two pixels differ by, and about
 # as much in both directions: columns that follow each other in time differ far less along the lines
 # than across them.
-_ALIKE, _LOPSIDED = 0.7, 4.0
+_ALIKE = 0.7
+_LOPSIDED = 4.0
 
 
 def parse_shapes(specs: Sequence[str]) -> dict[str, Shape]:

@@ -25,26 +25,33 @@ LEVELS = (0.5, 0.8, 0.95)
 N_BINS = 20
 
 # A share further off than this, beyond two standard errors where rows are many, is reported.
-_TOLERANCE, _CHANCE = 0.02, 0.02275
+_TOLERANCE = 0.02
+_CHANCE = 0.02275
 # Columns are compared with the share of the view at this level, by a test of all of them with this
 # probability of a false alarm.
 _COLUMN_LEVEL = 0.8
 _COLUMN_ALARM = 0.005
 # Errors of a row's entries that correlate by so much more than predicted, beyond three standard
 # errors, are said; and so is skewness of normal scores.
-_DEPENDENT, _SKEWED = 0.03, 0.2
+_DEPENDENT = 0.03
+_SKEWED = 0.2
 # Counts and what they are taken for where they vary more.
 _ONE_PARAMETER = ("poisson", "binomial")
 # Tails: entries outside of such intervals, and outside of wider ones, counted in deviations of the
 # inner half and no more than so many of these; shares of them beyond a normal distribution's, and
 # beyond so many standard errors, are said.
-_TAILS, _TAILS_MOST, _TAILS_SHARE = 0.95, 2.5, 0.02
-_FAR, _FAR_MOST, _FAR_SHARE = 0.98, 4.0, 0.012
+_TAILS = 0.95
+_TAILS_MOST = 2.5
+_TAILS_SHARE = 0.02
+_FAR = 0.98
+_FAR_MOST = 4.0
+_FAR_SHARE = 0.012
 _TAILS_ERRORS = 2.5
 # Gross outliers lie outside both, and the wider intervals leave fewer others: so many times more.
 _OUTLIERS = 1.25
 # Fewer hidden entries, or fewer rows, tell nothing.
-_LEAST_ENTRIES, _LEAST_ROWS = 20, 5
+_LEAST_ENTRIES = 20
+_LEAST_ROWS = 5
 
 
 @dataclass(frozen=True)

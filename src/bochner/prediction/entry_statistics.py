@@ -11,7 +11,8 @@ from scipy.stats import chi2, norm
 Array = NDArray[np.float64]
 
 # Columns with fewer entries are not compared; differences of so much do not count.
-_COLUMN_ENTRIES, _TOLERANCE = 20, 0.02
+_COLUMN_ENTRIES = 20
+_TOLERANCE = 0.02
 # Ranks among draws have an end.
 _SCORED = 2.5e-3
 # Fewer pairs of hidden entries in one row tell nothing.

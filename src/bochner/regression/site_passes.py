@@ -38,7 +38,8 @@ from bochner.regression.weighted_grams import quadratic_forms, weighted_grams
 # solution, and not laid again for each.
 _HELD = 2**25
 # Entries of a part, of which some ten arrays stay in a core's cache, and its rows at the least.
-_CACHED, _FEWEST = 2**18, 32
+_CACHED = 2**18
+_FEWEST = 32
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from bochner.memory import Scratch, chunks
 
 # Numbers in a temporary: on a processor what stays in the cache of a core, else what keeps the
 # device busy.
-_CACHED, _BUSY = 2**17, 2**21
+_CACHED = 2**17
+_BUSY = 2**21
 _ROWS = 1024
 # Trace of a Gram from which single precision leaves eigenvalues that are wrong by several
 # hundredths.

@@ -18,7 +18,8 @@ from bochner.kernels.base import Frequencies, Kernel, SpectralKernel
 from bochner.testing.compare import close, holds
 
 # Draws of features: standard errors are then some hundredths of k(x, x).
-_DRAWS, _FREQUENCIES = 120, 16
+_DRAWS = 120
+_FREQUENCIES = 16
 # Bounds of the ratio of errors with 16 times as many features, 4 in the limit; 150 draws of it.
 _RATIO = (3.3, 4.8)
 _MORE_DRAWS = 150

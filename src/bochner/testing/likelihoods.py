@@ -31,8 +31,9 @@ USUAL_VALUES: dict[str, tuple[Tensor, tuple[float, ...]]] = {
 _N_DRAWS = 40_000
 # Pairs of candidate latents that products must rank as the bound does.
 _RANKED = 0.9
-# Of sums over whole numbers, and of the trapezoidal rule over a grid.
-_SUM, _TRAPEZOID = 1e-6, 3e-5
+# Tolerances of sums over whole numbers, and of the trapezoidal rule over a grid.
+_SUM = 1e-6
+_TRAPEZOID = 3e-5
 
 
 @dataclass(frozen=True)

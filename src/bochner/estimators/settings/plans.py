@@ -49,7 +49,8 @@ LOCAL_RATES = Options(learning_rate=0.06)
 # Up to so many rows twice the frequencies cost seconds, and reach a higher bound.
 FEW_ROWS = 1000
 # Rows for one frequency of training up to the decay, and the fewest of those.
-ROWS_EACH, LEAST_FREQUENCIES = 20, 16
+ROWS_EACH = 20
+LEAST_FREQUENCIES = 16
 # Spectral points per component and latent dimension, at the least: fewer do not span the linear
 # functions of them all.
 POINTS_PER_DIMENSION = 1.25
@@ -61,7 +62,8 @@ FEW_DIMENSIONS = 10
 MARGIN = 2e-3
 # In small tables, where the simplest kernels may hold the best layout for the worst and a race
 # takes a tenth of a second, every start races. Rows and entries of such.
-SMALL_ROWS, SMALL_ENTRIES = 500, 10_000
+SMALL_ROWS = 500
+SMALL_ENTRIES = 10_000
 EVERY = 1e3
 # Beyond so many dimensions starts are not raced: principal components already follow what the data
 # have.
@@ -69,7 +71,8 @@ RACED_DIMENSIONS = 12
 # Counts beyond this are multiplied in double precision.
 LARGE_COUNTS = 10_000
 # Above so many rows a model is trained on landmarks first.
-LANDMARK_ROWS, N_LANDMARKS = 6000, 2000
+LANDMARK_ROWS = 6000
+N_LANDMARKS = 2000
 # Share of a view's squares that training may leave out.
 TRUNCATION = 0.05
 
