@@ -129,7 +129,8 @@ def _checked(X: Any) -> Any:
         got = f"{type(X).__name__}" + (f" of shape {X.shape}" if hasattr(X, "shape") else "")
         do = "write dask.array.from_zarr(path), or call the estimator's own fit"
         if is_dask_table(X):
-            got, do = f"a {DASK_TABLE}", "write X.to_dask_array(lengths=True)"
+            got = f"a {DASK_TABLE}"
+            do = "write X.to_dask_array(lengths=True)"
         raise InputError(message("a Dask array (rows × columns)", got, do))
     if any(np.isnan(size) for size in X.shape):
         do = "count its rows first: X.compute_chunk_sizes()"

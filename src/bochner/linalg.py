@@ -144,7 +144,8 @@ def laid_out(tensor: Tensor) -> Tensor:
     processor's vectors, may be summed in another order, and a product rounds otherwise. ``torch``
     calls a column of a transposed matrix contiguous although its strides are others.
     """
-    steps, size = [], 1
+    steps = []
+    size = 1
     for length in reversed(tensor.shape):
         steps.append(size)
         size *= max(length, 1)
@@ -229,9 +230,12 @@ def _solved(matrices: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     if matrices.shape[-1] != 2:
         factor, info = torch.linalg.cholesky_ex(matrices)
         return torch.cholesky_solve(right[..., None], factor)[..., 0], info == 0
-    a, b, c = matrices[:, 0, 0], matrices[:, 0, 1], matrices[:, 1, 1]
+    a = matrices[:, 0, 0]
+    b = matrices[:, 0, 1]
+    c = matrices[:, 1, 1]
     determinant = a * c - b * b
-    first, second = right[:, 0], right[:, 1]
+    first = right[:, 0]
+    second = right[:, 1]
     x = torch.stack([c * first - b * second, a * second - b * first], dim=1)
     return x / determinant[:, None], (a > 0.0) & (determinant > 0.0)
 
@@ -254,7 +258,9 @@ def _inverted(matrices: Tensor) -> tuple[Tensor, Tensor]:
         factor = cholesky(matrices)
         return factor.inverse(), -factor.logdet()
     wide = matrices.double()
-    a, b, c = wide[:, 0, 0], wide[:, 0, 1], wide[:, 1, 1]
+    a = wide[:, 0, 0]
+    b = wide[:, 0, 1]
+    c = wide[:, 1, 1]
     determinant = a * c - b * b
     parts = torch.stack([c, -b, -b, a], dim=1) / determinant[:, None]
     return parts.reshape(-1, 2, 2), -determinant.log()

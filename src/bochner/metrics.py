@@ -203,7 +203,8 @@ def rmse(true: ArrayLike, predicted: ArrayLike, mask: ArrayLike | None = None) -
                     f"a boolean mask of shape {a.shape}", got, "mark the entries to compare"
                 )
             )
-        a, b = a[chosen], b[chosen]
+        a = a[chosen]
+        b = b[chosen]
     if a.size == 0:
         raise InputError(
             message("entries to compare", "none", "pass a mask that is True somewhere")

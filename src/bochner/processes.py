@@ -130,7 +130,9 @@ class Processes(ABC):
 class Alone(Processes):
     """One process, which has all rows."""
 
-    rank, size, start = 0, 1, 0
+    rank = 0
+    size = 1
+    start = 0
 
     def sharing(self, n_rows: int) -> Alone:  # noqa: ARG002 - all are here
         """Return the process."""

@@ -75,9 +75,11 @@ class _Lines:
 
     def say(self, words: str) -> None:
         """Name what is going on."""
-        phase, now = words.partition(",")[0], time.monotonic()
+        phase = words.partition(",")[0]
+        now = time.monotonic()
         if phase != self._phase or now - self._last >= _SECONDS:
-            self._phase, self._last = phase, now
+            self._phase = phase
+            self._last = now
             self._write(f"{words} ({now - self._began:.0f} s)")
 
     def move(self, done: int, words: str, n_steps: int, most: bool) -> None:

@@ -208,7 +208,8 @@ def fit(
                 raise
         reply.show = show
         if interrupted:
-            reply.values["interrupted"], reply.code = True, INTERRUPTED
+            reply.values["interrupted"] = True
+            reply.code = INTERRUPTED
             say("Interrupted: the files hold the best state until then.")
             _say_how_to_resume(bool(checkpoints(out)))
 

@@ -212,7 +212,8 @@ class PartSource(_OfAnother):
     """
 
     def __init__(self, source: RowSource, part: slice, is_checked: bool = False) -> None:
-        self.source, self.is_checked = source, is_checked
+        self.source = source
+        self.is_checked = is_checked
         self._start = part.start
         self.n_rows = part.stop - part.start
         self.n_columns = source.n_columns

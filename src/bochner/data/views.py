@@ -167,7 +167,8 @@ class ExactSum:
     """
 
     def __init__(self, width: int) -> None:
-        self._high, self._low = np.zeros(width), np.zeros(width)
+        self._high = np.zeros(width)
+        self._low = np.zeros(width)
 
     def add(self, values: NDArray[np.float64]) -> None:
         """Add rows of finite numbers, (n, width)."""
@@ -354,7 +355,8 @@ class Views:
         plain = np.concatenate([self.columns[view] for view in views])
         centre = self.scaling.centre.copy()
         scale = self.scaling.scale.copy()
-        centre[plain], scale[plain] = 0.0, 1.0
+        centre[plain] = 0.0
+        scale[plain] = 1.0
         return replace(self, scaling=Scaling(centre, scale))
 
     def scaled_by_column(self, view: str) -> Views:

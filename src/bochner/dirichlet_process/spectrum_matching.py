@@ -137,7 +137,8 @@ def _merged(w: Tensor, share: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor
         mean = (1.0 - part) * means[i] + part * sign * means[j]
         spread = (1.0 - part) * (squares[i] + (means[i] - mean).square())
         squares[i] = spread + part * (squares[j] + (sign * means[j] - mean).square())
-        means[i], share[i] = mean, share[i] + share[j]
+        means[i] = mean
+        share[i] += share[j]
         rest = torch.arange(len(share)) != j
         share = share[rest]
         means = means[rest]

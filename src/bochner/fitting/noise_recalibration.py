@@ -195,7 +195,8 @@ def withhold(data: Data, per_column: Sequence[bool], n_rows: int, seed: int) -> 
     n_some = n_rows if any(per_column) else int(_ROW_SHARE * n_rows)
     some = torch.randperm(n_rows, generator=source)[: min(_MOST_ROWS, n_some)].sort().values
     of_view = rows_of(data, some)
-    kept, truth = [], []
+    kept = []
+    truth = []
     for blocks, by_column, y in zip(data, per_column, of_view, strict=True):
         share, least = (
             (_COLUMN_SHARE, _LEAST_OF_COLUMNS) if by_column else (_ENTRY_SHARE, _LEAST)

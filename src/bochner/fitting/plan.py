@@ -208,7 +208,8 @@ class Plan:
         # fit
         parts = [part for blocks in data for block in blocks for part in block.tensors()]
         if checksum is not None:
-            settings["rows"], parts = checksum, []
+            settings["rows"] = checksum
+            parts = []
         return fingerprint([*arrays, *parts, *beside], settings)
 
 

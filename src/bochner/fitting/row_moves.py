@@ -186,7 +186,8 @@ class RowMoves:
         if not len(rows):
             return rows
         before = self._bound(step)
-        waiting, moved = deque([rows]), [rows[:0]]
+        waiting = deque([rows])
+        moved = [rows[:0]]
         for _ in range(_TRIES):
             if not waiting:
                 break

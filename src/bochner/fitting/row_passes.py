@@ -143,15 +143,19 @@ class KeptPasses:
         processes: Processes,
         pace: Pace = PACE,
     ) -> None:
-        self._checkpoint, self._fingerprint = checkpoint, fingerprint
-        self._n_rows, self._processes = n_rows, processes
+        self._checkpoint = checkpoint
+        self._fingerprint = fingerprint
+        self._n_rows = n_rows
+        self._processes = processes
         self._pace = pace
         self._tensors: dict[str, Tensor] = {}
         self._found: dict[str, list[float]] = {}
         self._state: State | None = None
         self._good: State | None = None
         self._whole = True
-        self._last, self._took, self._warned = time.monotonic(), 0.0, False
+        self._last = time.monotonic()
+        self._took = 0.0
+        self._warned = False
         self._read()
 
     def knows(self, name: str) -> bool:
@@ -218,7 +222,8 @@ class KeptPasses:
         if (fault := self._processes.agreed(fault)) is not None:
             self._warn(fault)
             return False
-        self._state, self._good = last, good
+        self._state = last
+        self._good = good
         now = trainer.module.state_dict(), optimiser.moments()
         self._tensors = tensors_of(*now, prefix="last.")
         if good is not None:
@@ -270,14 +275,19 @@ class KeptPasses:
             with whole(path.name, "checkpoint"):
                 header = parse(_Header, kept[1], "the file")
             if header.fingerprint == self._fingerprint:
-                self._tensors, self._found = kept[0], header.found
-                self._state, self._good = header.state, header.good
+                self._tensors = kept[0]
+                self._found = header.found
+                self._state = header.state
+                self._good = header.good
         self._clean()
         lacking = [
             step for step in self._steps() if not self._shards(step).cover(self._n_rows)
         ]
         if self._processes.agreed("rows are missing" if lacking else None) is not None:
-            self._tensors, self._found, self._state, self._good = {}, {}, None, None
+            self._tensors = {}
+            self._found = {}
+            self._state = None
+            self._good = None
 
     def _write(self) -> bool:
         """Let the first process write what it knows; return whether it could."""

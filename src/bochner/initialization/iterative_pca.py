@@ -74,7 +74,8 @@ def chosen_rank(values: FloatArray, seed: int, ranks: tuple[int, ...] = RANKS) -
         error = float(np.mean(np.square(completion.run(rank).flat[held] - truth)))
         if error >= least:
             break
-        best, least = rank, error
+        best = rank
+        least = error
     return best
 
 

@@ -61,7 +61,8 @@ def fit_grown(
 
     def fitted(count: int) -> KreinFit:
         noise = random.generator(seed, "krein growth", count, device=source.device)
-        fits, starts = [], []
+        fits = []
+        starts = []
         if count <= _ANEW:
             starts.append(search_start(sketch, count, noise))
         if count >= 2 * _FEWEST:

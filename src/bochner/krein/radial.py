@@ -109,7 +109,9 @@ def radial_frequencies(sketch: Sketch, n_frequencies: int) -> RadialFrequencies:
     share = float(negative.sum()) / total
     least = 1 if share > 0 and n_frequencies > 1 else 0
     n_negative = min(max(round(share * n_frequencies), least), n_frequencies - 1)
-    radius, weight, sign = [], [], []
+    radius = []
+    weight = []
+    sign = []
     for mass, count, s in (
         (positive, n_frequencies - n_negative, 1.0),
         (negative, n_negative, -1.0),
@@ -142,7 +144,8 @@ def cosine_series(tau: float, dim: int, n_frequencies: int) -> GaussianFrequenci
     for h in range(1, n_frequencies):
         level, axis = divmod(h - 1, dim)
         order = 2 * level + 1
-        frequencies[h, axis], weight[h] = order * math.pi, 4.0 / (math.pi * order) ** 2
+        frequencies[h, axis] = order * math.pi
+        weight[h] = 4.0 / (math.pi * order) ** 2
     constant = tau - float(weight[1:].sum())
     weight[0] = max(abs(constant), 1e-300)
     sign = torch.ones_like(weight)

@@ -57,7 +57,8 @@ def fit_taylor(
         if len(parts) > 1
         else [n_frequencies]
     )
-    fits, sweeps = [], 0
+    fits = []
+    sweeps = 0
     for (matrix, sign), count in zip(parts, counts, strict=True):
         amplitude = float(torch.diagonal(matrix).mean().clamp(min=1e-300))
         moments, made = _part(sketch, matrix / amplitude, count, n_mixtures, max_iter, source)

@@ -116,11 +116,13 @@ class Parts:
         may say it of another bound.
         """
         rows = self.drawn(x)
-        s, every = self.of_rows(rows), torch.arange(len(x))
+        s = self.of_rows(rows)
+        every = torch.arange(len(x))
         target = target_for(self.views, rows, self.dim, shared=True)
         there = x.roll(1, 0)
         exact = target.evaluate(x, every)[0] - target.evaluate(there, every)[0]
-        (a, h), (b, g) = self.of_points(x), self.of_points(there)
+        a, h = self.of_points(x)
+        b, g = self.of_points(there)
         ours = (s * (a - b)).sum(1) + h - g
         return bool(((ours - exact).abs() <= _SAME * (1.0 + exact.abs())).all())
 
@@ -258,12 +260,15 @@ class Cells:
         if not parts.are_the_bound(candidates[:: -(-len(candidates) // _TRIED)]):
             return None
         cells = cls(parts, candidates, 1.0)
-        width, first, last = None, 0, len(_WIDTHS)
+        width = None
+        first = 0
+        last = len(_WIDTHS)
         while first < last:  # the wider cells are, the worse
             middle = (first + last) // 2
             cells._set_width(_WIDTHS[middle])
             if cells._error(candidates) <= _TOLERANCE:
-                width, last = middle, middle
+                width = middle
+                last = middle
             else:
                 first = middle + 1
         if width is None:

@@ -192,7 +192,8 @@ class EntrywiseTerm:
             # of views that a row lacks nothing is added
             index = there.nonzero()[:, 0]
             dim = self.frequencies.first.shape[1]
-            value, gradient = x.new_zeros(len(x)), x.new_zeros(len(x), dim)
+            value = x.new_zeros(len(x))
+            gradient = x.new_zeros(len(x), dim)
             hessian = x.new_zeros(len(x), dim, dim)
             if len(index):
                 found = self.evaluate(x[index], rows[index])

@@ -41,7 +41,8 @@ def holds() -> bool:
         matrix = torch.randn(k, m, generator=source, dtype=torch.float64)
         for part in (slice(0, 1), slice(2, 7), slice(_ROWS - 9, _ROWS)):
             same = torch.equal(_product(rows, matrix)[part], _product(rows[part], matrix))
-            form, some = _product(slopes, slopes.mT), slopes[part]
+            form = _product(slopes, slopes.mT)
+            some = slopes[part]
             if not (same and torch.equal(form[part], _product(some, some.mT))):
                 return False
     return True

@@ -100,7 +100,8 @@ class OnGrid:
         cells = self.below.shape[1] - 1
         wanted = self.below.new_full((len(self.below), 1), share)
         upper = torch.searchsorted(self.below, wanted).clamp(1, cells)
-        start, end = self.below.gather(1, upper - 1), self.below.gather(1, upper)
+        start = self.below.gather(1, upper - 1)
+        end = self.below.gather(1, upper)
         part = (wanted - start) / (end - start).clamp(min=torch.finfo(end.dtype).tiny)
         return _STEP * (upper - 1 + part.clamp(0.0, 1.0) - 0.5 * cells)
 

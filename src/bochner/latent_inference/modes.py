@@ -65,7 +65,8 @@ class Placement:
 
     def put(self, index: Tensor, places: Placement) -> None:
         """Put places of some rows among those of all."""
-        self.modes[index], self.covariances[index] = places.modes, places.covariances
+        self.modes[index] = places.modes
+        self.covariances[index] = places.covariances
         self.weights[index] = places.weights
 
     def inputs(self, x: Tensor) -> Tensor:

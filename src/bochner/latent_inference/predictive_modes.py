@@ -479,7 +479,8 @@ def _(
 ) -> Tensor:
     if offset is not None:
         return _entry_by_entry(likelihood, y, offset, mean, variance)
-    observed, filled = (~y.isnan()).to(y.dtype), torch.nan_to_num(y)
+    observed = (~y.isnan()).to(y.dtype)
+    filled = torch.nan_to_num(y)
     products = likelihood.predictive_products(filled, mean, variance)
     return torch.stack([(observed * of_row) @ at.T for of_row, at in products]).sum(0)
 

@@ -83,7 +83,8 @@ class _Trials(NonConjugateLikelihood):
     def _log_c(self, y: Tensor, b: Tensor) -> Tensor:
         if bool((b == 1).all()):
             return torch.zeros((), dtype=y.dtype)
-        y64, n = y.double(), b.double()
+        y64 = y.double()
+        n = b.double()
         passed = log_factorial(y64) + log_factorial(n - y64)
         return ((n + 1.0).lgamma() - passed).to(y.dtype)
 

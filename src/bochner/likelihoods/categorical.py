@@ -161,7 +161,8 @@ class Categorical(NonConjugateLikelihood):
 
     def predict(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Return the most probable category and the probability of any other, (n, M)."""
-        values, doubts = [], []
+        values = []
+        doubts = []
         for p, known in zip(self.probabilities(mean, variance), self._known, strict=True):
             best, index = p.max(dim=1)
             values.append(torch.tensor(known, dtype=mean.dtype)[index])

@@ -254,7 +254,9 @@ def gamma_products(
     last = len(shapes) - 1
     place = (shape / shapes[0]).log() / (shapes[1] / shapes[0]).log()
     place = place.clamp(0.0, last).expand_as(mean)
-    pairs, on_y, on_one = [], torch.zeros_like(mean), torch.zeros_like(mean)
+    pairs = []
+    on_y = torch.zeros_like(mean)
+    on_one = torch.zeros_like(mean)
     for k, r in enumerate(shapes):
         share = (1.0 - (place - k).abs()).clamp(min=0.0)
         if not bool(share.any()):

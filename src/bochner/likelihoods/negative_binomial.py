@@ -49,7 +49,8 @@ def _expected_softplus(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         weights = weights.to(mean)
         value = torch.tensordot(weights, softplus(z), 1)
         return value, torch.tensordot(weights, z.sigmoid_(), 1)
-    value, slope = torch.zeros_like(mean), torch.zeros_like(mean)
+    value = torch.zeros_like(mean)
+    slope = torch.zeros_like(mean)
     for node, weight in zip(*(part.tolist() for part in normal_nodes(_NODES)), strict=True):
         z = torch.add(mean, std, alpha=node)
         value.add_(softplus(z), alpha=weight)

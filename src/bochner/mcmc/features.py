@@ -34,7 +34,8 @@ def features(x: FloatArray, points: FloatArray, amplitude: FloatArray) -> FloatA
         np.cos(phase, out=out[:, :size])
         np.sin(phase, out=out[:, size:])
     else:
-        angles, into = torch.from_numpy(phase), torch.from_numpy(out)
+        angles = torch.from_numpy(phase)
+        into = torch.from_numpy(out)
         torch.cos(angles, out=into[:, :size])
         torch.sin(angles, out=into[:, size:])
     out[:, :size] *= amplitude

@@ -184,7 +184,8 @@ def _compare_rows(
     pit = np.full(scaled.shape, np.nan)
     pit[known] = metrics.randomised_pit(scaled[known], drawn[:, known], seed)
     density = entry_log_density(views, latents, answers, offsets)
-    sums, start = [], 0
+    sums = []
+    start = 0
     for answer in answers:
         asked = np.zeros_like(known)
         asked[:, start : start + answer.shape[1]] = known[:, start : start + answer.shape[1]]

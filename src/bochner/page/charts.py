@@ -80,7 +80,8 @@ def chains(log_joint: FloatArray) -> list[Chart]:
     n_chains, n_draws = log_joint.shape
     kept = _evenly(n_draws, _TRACE)
     named = n_chains <= _NAMED_CHAINS
-    low, high = float(log_joint.min()), float(log_joint.max())
+    low = float(log_joint.min())
+    high = float(log_joint.max())
     span = max(high - low, 1e-3)
     # names of chains stand below the traces
     below = 0.08 + (0.13 * n_chains if named else 0.0)

@@ -125,7 +125,8 @@ def _views(
     grids: list[tuple[FloatArray, FloatArray]],
     decoded: Any,
 ) -> list[_Parts]:
-    parts, start = [], 0
+    parts = []
+    start = 0
     for view in views:
         place = slice(start, start + len(view.columns))
         start = place.stop

@@ -124,5 +124,6 @@ def decode(
     for start in range(0, len(Z), size):
         rows = slice(start, start + size)
         row_mean, row_std = model.inverse_transform(Z[rows], return_std=True)
-        mean[rows], std[rows] = row_mean[:, columns], row_std[:, columns]
+        mean[rows] = row_mean[:, columns]
+        std[rows] = row_std[:, columns]
     return mean, std

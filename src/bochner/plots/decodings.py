@@ -226,10 +226,8 @@ def reconstructions(
     decoded = model.inverse_transform(model.transform(some))[:, positions]
     ax = ax or axes(max(0.8 * len(rows) + 1, 3), 2.4)[0]
     gap = np.full((len(rows), 2, *shape), np.nan)
-    gap[:, 0], gap[:, 1] = (
-        values[rows][:, positions].reshape(-1, *shape),
-        decoded.reshape(-1, *shape),
-    )
+    gap[:, 0] = values[rows][:, positions].reshape(-1, *shape)
+    gap[:, 1] = decoded.reshape(-1, *shape)
     padded = np.pad(gap, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=np.nan)
     picture = padded.transpose(1, 2, 0, 3).reshape(2 * (shape[0] + 1), -1)
     low = np.nanmin(values[:, positions])
@@ -325,7 +323,8 @@ def _plane(
         np.linspace(low[k] + step[k] / 2, high[k] - step[k] / 2, n) for k in (0, 1)
     )
     places = np.tile(Z.mean(axis=0), (n * n, 1))
-    places[:, dims[0]], places[:, dims[1]] = np.tile(first, n), np.repeat(second, n)
+    places[:, dims[0]] = np.tile(first, n)
+    places[:, dims[1]] = np.repeat(second, n)
     return places, (float(low[0]), float(high[0]), float(low[1]), float(high[1]))
 
 

@@ -54,7 +54,8 @@ def decode(
     mean, variance : Tensor of shape (n, sum of M)
         Of new observations: noise included, by the law of total variance.
     """
-    means, variances = [], []
+    means = []
+    variances = []
     for part in chunks(x.shape[0], _CHUNK):
         spread = rows_of(covariance, part)
         row_offsets = offsets_of(offsets or [None] * len(views), part)
@@ -70,7 +71,8 @@ def decode(
 def _decode_view(
     view: ViewPosterior, x: Tensor, covariance: Tensor | None, offset: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    means, variances = [], []
+    means = []
+    variances = []
     for draw in view.draws:
         phi = draw.features(x)
         psi, variance = view.psi(draw, phi, offset)
@@ -107,7 +109,8 @@ def complete(
     -------
     mean, variance : Tensor of shape (n, sum of M)
     """
-    means, variances = [], []
+    means = []
+    variances = []
     slopes = placement.modes.shape[2] * sum(
         view.n_columns + view.draws[0].frequencies.n_features for view in views
     )

@@ -142,7 +142,8 @@ def _solved(errors: Tensor, std: Tensor) -> float:
     """Return the excess with which intervals hold what they should, and squared errors are as large
     as they should be on average.
     """
-    best, least = 0.0, torch.inf
+    best = 0.0
+    least = torch.inf
     for tried in _EXCESSES.tolist():
         away = errors.abs() / widened(std, tried)
         root = away.square().clamp(max=_OUTLIER).mean().sqrt()
@@ -151,5 +152,6 @@ def _solved(errors: Tensor, std: Tensor) -> float:
             more = float((away < reach).double().mean()) - share
             off += (more / (beyond if more > 0.0 else lacking)) ** 2
         if off < least:
-            best, least = tried, off
+            best = tried
+            least = off
     return best

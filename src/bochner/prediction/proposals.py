@@ -112,7 +112,8 @@ class Proposal:
 
     def log_density(self, x: Tensor) -> Tensor:
         """Return the log density of places, (n, T, D) -> (n, T)."""
-        dim, parts = x.shape[2], []
+        dim = x.shape[2]
+        parts = []
         constant = math.lgamma(0.5 * (FREEDOM + dim)) - math.lgamma(0.5 * FREEDOM)
         constant -= 0.5 * dim * math.log(math.pi * FREEDOM)
         for c in range(self.weights.shape[1]):

@@ -223,7 +223,8 @@ def refined(
     z = precondition(covariance, residual, sizes)
     direction = z
     inner = (residual * z).sum(0)
-    best, worse = math.inf, 0
+    best = math.inf
+    worse = 0
     for _ in range(max_iter):
         # the bound lies half of `inner` below what the best means would give
         lost = float(inner.sum())
@@ -243,6 +244,7 @@ def refined(
         mean = further
         residual = residual - step * image
         z = precondition(covariance, residual, sizes)
-        inner, before = (residual * z).sum(0), inner
+        before = inner
+        inner = (residual * z).sum(0)
         direction = z + (inner / before.clamp(min=1e-30)) * direction
     return mean

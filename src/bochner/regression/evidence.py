@@ -307,7 +307,8 @@ def evidence_of_draws(
     def summed(draws: range, of_products: Sequence[torch.dtype]) -> list[Statistics]:
         sums: list[Statistics] = []
         for i, cut in enumerate(cuts):
-            Y, rows = block.Y[cut], block.rows.part(cut)
+            Y = block.Y[cut]
+            rows = block.rows.part(cut)
             square = noise.square(block) if i == 0 else 0.0
             for place, draw in enumerate(draws):
                 phi = evaluate(latents[draw](rows), points[draw], scratch).features
@@ -319,7 +320,8 @@ def evidence_of_draws(
     def exact(draw: int) -> Statistics:
         return summed(range(draw, draw + 1), [torch.float64])[0]
 
-    k, width = points[0].n_features, block.Y.shape[1]
+    k = points[0].n_features
+    width = block.Y.shape[1]
     at_once = max(1, sums // (k * (k + width)))
     out = []
     for some in chunks(len(points), at_once):

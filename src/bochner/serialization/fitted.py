@@ -116,7 +116,8 @@ def fit_from_file(tensors: Tensors, header: FitHeader) -> Fit:
     shares = header.latent_shares
     if len(shares) != len(LEVELS) or not all(0.0 <= share <= 1.0 for share in shares):
         raise MismatchError("fit.latent_shares are not shares of intervals")
-    posterior, kernels = [], []
+    posterior = []
+    kernels = []
     for v, view in enumerate(header.views):
         of_view = _view(v, view, tensors, latents.shape[1])
         posterior.append(of_view)

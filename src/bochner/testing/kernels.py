@@ -142,7 +142,8 @@ def shifts_change_stationary_kernels_never(kernel: Kernel, d: int) -> None:
 
 def closed_form_is_differentiable(kernel: Kernel, d: int) -> None:
     """Gradients are those of finite differences, and finite where points coincide."""
-    kernel, where = copy.deepcopy(kernel), _where(kernel, d)
+    where = _where(kernel, d)
+    kernel = copy.deepcopy(kernel)
     x = points(3, d).requires_grad_()
     y = points(2, d, 1)
     names, values = zip(*kernel.named_parameters(), strict=True)
@@ -280,7 +281,9 @@ class _Points(nn.Module):
 
 def features_are_differentiable(kernel: SpectralKernel, d: int) -> None:
     """Gradients of features are those of finite differences, and every parameter has one."""
-    kernel, x, where = copy.deepcopy(kernel), points(4, d), _where(kernel, d)
+    where = _where(kernel, d)
+    kernel = copy.deepcopy(kernel)
+    x = points(4, d)
     noise = kernel.noise(3, d, random.generator(0, "n"), "iid")
     names, values = zip(*kernel.named_parameters(), strict=True)
 

@@ -61,7 +61,8 @@ class KeptRows:
     """
 
     def __init__(self, optimiser: RowAdam) -> None:
-        self.count, self.n_rows = optimiser.count, optimiser.n_rows
+        self.count = optimiser.count
+        self.n_rows = optimiser.n_rows
         self._store = RowStore(optimiser.n_rows, optimiser.width, optimiser.dtype)
         for part in chunks(optimiser.n_rows, optimiser.part_rows):
             self._store.write(part, optimiser.read(part))
@@ -105,7 +106,9 @@ class RowAdam(Adam):
         self.part_rows = part_rows
         self.x = latents.mean.new_empty(0)
         self._noise: RowNoise | None = None
-        self._latents, self._n_entries, self.count = latents, n_entries, 0
+        self._latents = latents
+        self._n_entries = n_entries
+        self.count = 0
         n_rows, dim = latents.mean.shape
         self._moments = RowStore(n_rows, 4 * dim, latents.mean.dtype)
 
@@ -141,7 +144,8 @@ class RowAdam(Adam):
 
     def draw(self, noise: RowNoise) -> Tensor:
         """Return latents drawn with this noise, along whose gradient the next step goes."""
-        self.x, self._noise = self._latents.drawn(noise).requires_grad_(), noise
+        self.x = self._latents.drawn(noise).requires_grad_()
+        self._noise = noise
         return self.x
 
     def zero_grad(self) -> None:
@@ -170,7 +174,8 @@ class RowAdam(Adam):
 
     def _move(self, part: slice) -> None:
         """Move some rows."""
-        mean, log_std = self._latents.mean[part], self._latents.log_std[part]
+        mean = self._latents.mean[part]
+        log_std = self._latents.log_std[part]
         first, second = self._moments.read(part).to(mean).chunk(2, dim=1)
         slope = self._slope(part, mean, log_std)
         first = first.lerp(slope, 1.0 - FIRST)

@@ -37,8 +37,10 @@ class RowShards:
     """
 
     def __init__(self, checkpoint: Path, stage: str, fingerprint: str, start: int) -> None:
-        self._checkpoint, self._stage = checkpoint, stage
-        self._fingerprint, self._start = fingerprint, start
+        self._checkpoint = checkpoint
+        self._stage = stage
+        self._fingerprint = fingerprint
+        self._start = start
 
     def write(self, rows: Tensor | slice, values: Mapping[str, Tensor]) -> None:
         """Write numbers of some rows here, (l, ...) each: a slice of consecutive ones, or their
@@ -50,9 +52,12 @@ class RowShards:
             There is no room.
         """
         if isinstance(rows, slice):
-            first, last, numbers = rows.start, rows.stop - 1, {}
+            first = rows.start
+            last = rows.stop - 1
+            numbers = {}
         else:
-            first, last = int(rows[0]), int(rows[-1])
+            first = int(rows[0])
+            last = int(rows[-1])
             numbers = {"rows": rows.cpu() + self._start}
         span = f"{first + self._start:012d}-{last + self._start:012d}"
         path = f"{self._checkpoint.name}.rows-{self._stage}-{span}"

@@ -35,7 +35,8 @@ class RowStore:
     """
 
     def __init__(self, n_rows: int, width: int, dtype: torch.dtype, held: int = _HELD) -> None:
-        self._width, self._dtype = width, dtype
+        self._width = width
+        self._dtype = dtype
         self._file = None if n_rows * width <= held else _room(n_rows * width * dtype.itemsize)
         here = 0 if self._file else n_rows
         self._values = torch.zeros(here, width, dtype=dtype)
@@ -45,14 +46,16 @@ class RowStore:
         if self._file is None:
             return self._values[part]
         out = torch.empty(part.stop - part.start, self._width, dtype=self._dtype)
-        left, place = out.numpy().data.cast("B"), self._place(part)
+        left = out.numpy().data.cast("B")
+        place = self._place(part)
         while left:
             count = os.preadv(self._file.fileno(), [left], place)
             if not count:
                 raise StorageError(
                     message("the rows that were written", "the file's end", "retry")
                 )
-            left, place = left[count:], place + count
+            left = left[count:]
+            place += count
         return out
 
     def write(self, part: slice, values: Tensor) -> None:
@@ -67,11 +70,13 @@ class RowStore:
             self._values[part] = values.to(self._values)
             return
         whole = values.detach().to("cpu", self._dtype).contiguous()
-        left, place = whole.numpy().data.cast("B"), self._place(part)
+        left = whole.numpy().data.cast("B")
+        place = self._place(part)
         try:
             while left:
                 count = os.pwrite(self._file.fileno(), left, place)
-                left, place = left[count:], place + count
+                left = left[count:]
+                place += count
         except OSError as error:
             raise StorageError(_no_room(len(left), error)) from error
 

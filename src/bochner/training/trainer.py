@@ -254,12 +254,10 @@ class Trainer(Generic[Module]):
         agree: Callable[[str | None], str | None] | None = None,
         optimiser: Adam | None = None,
     ) -> None:
-        self.module, self.objective, self.n_entries, self.options = (
-            module,
-            objective,
-            n_entries,
-            options,
-        )
+        self.module = module
+        self.objective = objective
+        self.n_entries = n_entries
+        self.options = options
         self.between = between
         self.accept = accept
         self.agree = agree
@@ -297,7 +295,8 @@ class Trainer(Generic[Module]):
             elif not self._roll_back(cause):
                 break
         if settle:
-            self._settles, self.state.since = None, self.state.step
+            self._settles = None
+            self.state.since = self.state.step
             # what comes back must not be in the middle of a run that settled
             self._good = self._snapshot()
         return self.state
@@ -411,7 +410,8 @@ class Trainer(Generic[Module]):
         if spent or step % _SNAPSHOT_EVERY or len(history) < window + _SNAPSHOT_EVERY:
             return None
         before = history[-window - _SNAPSHOT_EVERY : -_SNAPSHOT_EVERY]
-        height, now = statistics.fmean(before), statistics.fmean(history[-_SNAPSHOT_EVERY:])
+        height = statistics.fmean(before)
+        now = statistics.fmean(history[-_SNAPSHOT_EVERY:])
         beyond = height - now - _FALL * self.n_entries
         # deviations are asked for where the bound fell at all
         if beyond <= 0.0 or beyond <= _FALL_DEVIATIONS * statistics.pstdev(before):
@@ -435,8 +435,10 @@ class Trainer(Generic[Module]):
         if state.step % _SNAPSHOT_EVERY == 0:
             self._good = self._snapshot()
             recent = state.history[-options.window :]
-            if sum(recent) / len(recent) >= self._best_value:
-                self._best, self._best_value = self._good, sum(recent) / len(recent)
+            value = sum(recent) / len(recent)
+            if value >= self._best_value:
+                self._best = self._good
+                self._best_value = value
         if on_step is not None:
             on_step(state)
 

@@ -435,7 +435,8 @@ class PlacingMixin(RowsMixin):
         self, values: FloatArray, offsets: list[Tensor | None], placement: Placement
     ) -> NDArray[np.float64]:
         """Return standard deviations of all placed rows, unchecked, (n, D)."""
-        parts, start = [], 0
+        parts = []
+        start = 0
         for rows, row_offsets, _ in self._dense_parts(values, offsets, placement.covariates):
             stop = start + len(rows[0])
             parts.append(

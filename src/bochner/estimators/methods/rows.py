@@ -333,7 +333,8 @@ class EmptyRows:
     """Counts rows with nothing observed, part by part."""
 
     def __init__(self) -> None:
-        self._count, self._first = 0, -1
+        self._count = 0
+        self._first = -1
 
     def add(self, start: int, observed: NDArray[np.bool_]) -> None:
         """Count those among rows from a first one on, by whether anything of them is observed."""

@@ -115,7 +115,8 @@ def whole_columns(matrix: FloatArray) -> BoolArray:
 
 def whole_columns_of(blocks: Iterable[FloatArray]) -> BoolArray:
     """Return which columns of rows that come in blocks hold whole numbers, and some, (M,)."""
-    whole, some = np.ones(1, dtype=bool), np.zeros(1, dtype=bool)
+    whole = np.ones(1, dtype=bool)
+    some = np.zeros(1, dtype=bool)
     for block in blocks:
         missing = np.isnan(block)
         whole = whole & (_exact(block) | missing).all(axis=0)

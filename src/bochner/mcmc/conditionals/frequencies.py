@@ -125,7 +125,8 @@ def update_frequencies(
     ndarray of shape (H, D), float
         The frequencies, and the share of them that moved.
     """
-    points, moves = points.copy(), 0
+    points = points.copy()
+    moves = 0
     for h, k in enumerate(labels):
         likelihood = regression.without(h, points[h])
         mean = components.means[k]
@@ -239,7 +240,9 @@ class _OneRegression:
         root = np.linalg.solve(columns[pair], columns.T)
         self.mean -= root.T @ self.mean[pair]
         self.inverse -= columns @ root
-        self.inverse[pair], self.inverse[:, pair], self.mean[pair] = 0.0, 0.0, 0.0
+        self.inverse[pair] = 0.0
+        self.inverse[:, pair] = 0.0
+        self.mean[pair] = 0.0
 
     def propose(self, phi: FloatArray) -> _Proposal:
         """Return what two features are worth."""
@@ -247,8 +250,9 @@ class _OneRegression:
         solved = self.inverse @ cross
         left = phi.T @ self.Y - cross.T @ self.mean
         precision = phi.T @ phi - cross.T @ solved
-        first, off, second = precision[0, 0], precision[0, 1], precision[1, 1]
-        first, second = first + self.noise, second + self.noise
+        first = precision[0, 0] + self.noise
+        off = precision[0, 1]
+        second = precision[1, 1] + self.noise
         det = first * second - off * off
         inverse = np.array([[second, -off], [-off, first]]) / det
         logdet = np.log(det / self.noise**2)

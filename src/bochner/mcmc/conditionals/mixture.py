@@ -183,7 +183,9 @@ class _Clusters:
         self.labels[h] = k
         if k < len(self.count):
             self.count[k] += 1.0
-            self.total[k], self.squares[k], self.value[k] = total[k], squares[k], grown[k]
+            self.total[k] = total[k]
+            self.squares[k] = squares[k]
+            self.value[k] = grown[k]
             return
         self.count = np.append(self.count, 1.0)
         self.total = np.concatenate([self.total, self.points[h : h + 1]])
