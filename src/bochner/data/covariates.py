@@ -69,7 +69,8 @@ class Continuous(Covariate):
         numbers = _numbers(name, values)
         known = numbers[~np.isnan(numbers)]
         mean = float(known.mean()) if known.size else 0.0
-        return cls(name, mean, (float(known.std()) if known.size else 0.0) or 1.0)
+        std = float(known.std()) if known.size else 0.0
+        return cls(name, mean, std or 1.0)
 
     @property
     def width(self) -> int:
@@ -103,7 +104,8 @@ class Categorical(Covariate):
             got = f"{len(labels)} labels in {len(known)} rows"
             do = "pass numbers, or coarser labels"
             raise InputError(message(f"labels of {name!r} that rows share", got, do))
-        return cls(name, labels.tolist(), (counts / max(1, len(known))).tolist())
+        shares = counts / max(1, len(known))
+        return cls(name, labels.tolist(), shares.tolist())
 
     @property
     def width(self) -> int:
@@ -117,17 +119,19 @@ class Categorical(Covariate):
         for row, value in enumerate(values):
             if _missing(value):
                 continue
-            if _label(value) not in position:
-                raise self._unseen(row, value)
+            label = _label(value)
+            if label not in position:
+                raise self._unseen(row, label)
             out[row] -= self.shares
-            out[row, position[_label(value)]] += 1.0
+            out[row, position[label]] += 1.0
         return out
 
-    def _unseen(self, row: int, value: object) -> InputError:
+    def _unseen(self, row: int, unseen: str) -> InputError:
         known = listing([repr(label) for label in self.labels])
+        wanted = f"{self.name!r} among {known}, as in training"
+        got = f"{unseen!r} in row {row}"
         do = "fit with rows of it, or write None there: the average of those of training"
-        got = f"{_label(value)!r} in row {row}"
-        return InputError(message(f"{self.name!r} among {known}, as in training", got, do))
+        return InputError(message(wanted, got, do))
 
     def to_json(self) -> dict[str, object]:
         """Return name, labels and shares."""
@@ -177,9 +181,8 @@ class CovariateCoding:
     @property
     def groups(self) -> tuple[int, ...]:
         """The covariate that each column of numbers belongs to."""
-        return tuple(
-            g for g, covariate in enumerate(self.covariates) for _ in range(covariate.width)
-        )
+        widths = [covariate.width for covariate in self.covariates]
+        return tuple(g for g, width in enumerate(widths) for _ in range(width))
 
     def encode(self, given: object, n_rows: int, index: object = None) -> Tensor:
         """Return the numbers of rows, (n, L); no columns where the fit had no covariates.
@@ -199,10 +202,9 @@ class CovariateCoding:
         if not self.covariates:
             if given is None:
                 return torch.zeros(n_rows, 0, dtype=torch.float64)
+            wanted = "no covariates: the model was fitted without"
             do = "fit(X, covariates=...) first, or leave them out"
-            raise InputError(
-                message("no covariates: the model was fitted without", "some", do)
-            )
+            raise InputError(message(wanted, "some", do))
         known = listing([repr(name) for name in self.names])
         if isinstance(given, str) and given == AVERAGE:
             return torch.zeros(n_rows, len(self.groups), dtype=torch.float64)
@@ -213,8 +215,10 @@ class CovariateCoding:
         columns = self._by_name(given, n_rows, index)
         lacking = [repr(name) for name in self.names if name not in columns]
         if lacking:
-            got = f"{listing([repr(name) for name in columns])}, without {listing(lacking)}"
-            raise InputError(message(f"the covariates {known}", got, "name the columns so"))
+            present = listing([repr(name) for name in columns])
+            got = f"{present}, without {listing(lacking)}"
+            do = "name the columns so"
+            raise InputError(message(f"the covariates {known}", got, do))
         parts = [covariate.encode(columns[covariate.name]) for covariate in self.covariates]
         return torch.from_numpy(np.hstack(parts))
 
@@ -223,7 +227,8 @@ class CovariateCoding:
     ) -> dict[str, NDArray[np.generic]]:
         """Return the values of every covariate; columns without names are those of the fit."""
         columns = _columns(given, n_rows, index)
-        if isinstance(given, np.ndarray | list | tuple) and len(columns) == len(self.names):
+        unnamed = isinstance(given, np.ndarray | list | tuple)
+        if unnamed and len(columns) == len(self.names):
             columns = dict(zip(self.names, columns.values(), strict=True))
         return columns
 
@@ -236,7 +241,8 @@ class CovariateCoding:
             if isinstance(covariate, Categorical) and covariate.name in columns:
                 known = set(covariate.labels)
                 values = columns[covariate.name].astype(object)
-                values[[_label(value) not in known for value in values]] = None
+                unknown = [_label(value) not in known for value in values]
+                values[unknown] = None
                 columns[covariate.name] = values
         return columns
 
@@ -244,7 +250,8 @@ class CovariateCoding:
         """Return the prior standard deviation of each covariate's effects, from the factors of
         their columns (L,).
         """
-        first = {group: j for j, group in reversed(list(enumerate(self.groups)))}
+        columns = list(enumerate(self.groups))
+        first = {group: j for j, group in reversed(columns)}
         return {name: float(factors[first[g]]) for g, name in enumerate(self.names)}
 
     def to_json(self) -> list[dict[str, object]]:
@@ -308,7 +315,8 @@ def _columns(given: Any, n_rows: int, index: Any) -> dict[str, NDArray[np.generi
             do = "give one value per row, in their order"
             raise InputError(message(f"covariates of shape ({n_rows},)", got, do))
     if not columns:
-        raise InputError(message("at least one covariate", "none", "leave covariates out"))
+        do = "leave covariates out"
+        raise InputError(message("at least one covariate", "none", do))
     return columns
 
 
@@ -324,25 +332,28 @@ def _check_index(given: object, index: Any) -> None:
 def _values(given: Any) -> NDArray[np.generic]:
     """Return an array; categories, nullable types and texts as objects."""
     dtype = getattr(given, "dtype", None)
-    if hasattr(given, "iloc") and not (isinstance(dtype, np.dtype) and dtype.kind in "biuf"):
-        numeric = getattr(dtype, "kind", "O") in "iuf" and not hasattr(dtype, "categories")
-        if numeric:
-            numbers: NDArray[np.generic] = given.to_numpy(dtype=np.float64, na_value=np.nan)
-            return numbers
-        objects: NDArray[np.object_] = np.array(given.astype(object), dtype=object)
-        if hasattr(dtype, "categories"):
-            # labels by declaration, whatever they are
-            for row, value in enumerate(objects):
-                objects[row] = None if _missing(value) else _label(value)
-        return objects
-    return as_array("covariates", given)
+    plain = isinstance(dtype, np.dtype) and dtype.kind in "biuf"
+    if plain or not hasattr(given, "iloc"):
+        return as_array("covariates", given)
+    categorical = hasattr(dtype, "categories")
+    if getattr(dtype, "kind", "O") in "iuf" and not categorical:
+        numbers: NDArray[np.generic] = given.to_numpy(dtype=np.float64, na_value=np.nan)
+        return numbers
+    objects: NDArray[np.object_] = np.array(given.astype(object), dtype=object)
+    if categorical:
+        # labels by declaration, whatever they are
+        for row, value in enumerate(objects):
+            objects[row] = None if _missing(value) else _label(value)
+    return objects
 
 
 def _check_kind(name: str, values: NDArray[np.generic]) -> None:
     """Refuse values that are neither numbers nor labels: their texts would be labels that no other
     row has.
     """
-    for row, value in enumerate(values if values.dtype.kind in "OmMc" else ()):
+    if values.dtype.kind not in "OmMc":
+        return
+    for row, value in enumerate(values):
         known = isinstance(value, _KNOWN) and not isinstance(value, np.timedelta64)
         if _missing(value) or known:
             continue
@@ -385,7 +396,7 @@ def _numbers(name: str, values: NDArray[np.generic]) -> Array:
         raise InputError(message(f"numbers for {name!r}", got, do)) from error
     if np.isinf(numbers).any():
         row = int(np.flatnonzero(np.isinf(numbers))[0])
-        raise InputError(
-            message(f"finite numbers for {name!r}", f"inf in row {row}", "write NaN there")
-        )
+        got = f"inf in row {row}"
+        do = "write NaN there"
+        raise InputError(message(f"finite numbers for {name!r}", got, do))
     return numbers

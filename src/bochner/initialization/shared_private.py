@@ -45,11 +45,11 @@ def split_start(
     ndarray of shape (N, D)
         Columns of mean 0 and standard deviation 1.
     """
-    shared = start(name, np.hstack(common_parts(views, seed)), layout.shared, seed)
+    common = np.hstack(common_parts(views, seed))
+    shared = start(name, common, layout.shared, seed)
     pairs = zip(views, layout.private, strict=True)
-    return np.hstack(
-        [shared, *(_private_start(name, view, shared, n, seed) for view, n in pairs if n)]
-    )
+    private = [_private_start(name, view, shared, n, seed) for view, n in pairs if n]
+    return np.hstack([shared, *private])
 
 
 def _private_start(
@@ -66,8 +66,9 @@ def _private_start(
     if name == "pca":
         return start("pca", unexplained(view, shared), n_private, seed)
     unrolled = start("isomap", view, shared.shape[1] + n_private, seed)
+    left = unexplained(unrolled, shared)
     absent = (view == 0.0).all(axis=1, keepdims=True)
-    return start("pca", np.where(absent, 0.0, unexplained(unrolled, shared)), n_private, seed)
+    return start("pca", np.where(absent, 0.0, left), n_private, seed)
 
 
 def wide_start(
@@ -90,16 +91,16 @@ def wide_start(
     layout : Layout
         Its first shared and first private dimensions are those that stay.
     """
+    n_shared = layout.shared + extra
     private = tuple(n + extra if n else 0 for n in layout.private)
     common = np.hstack(common_parts(views, seed))
     shared = start("pca", common, layout.shared, seed)
-    parts = [components(common, layout.shared + extra, seed)]
-    parts += [
-        components(unexplained(v, shared), n, seed)
-        for v, n in zip(views, private, strict=True)
-        if n
-    ]
-    return np.hstack(parts), Layout(layout.shared + extra, private)
+    parts = [components(common, n_shared, seed)]
+    for view, n_private in zip(views, private, strict=True):
+        if n_private:
+            left = unexplained(view, shared)
+            parts.append(components(left, n_private, seed))
+    return np.hstack(parts), Layout(n_shared, private)
 
 
 def common_parts(views: Sequence[FloatArray], seed: int) -> list[FloatArray]:
@@ -115,8 +116,11 @@ def common_parts(views: Sequence[FloatArray], seed: int) -> list[FloatArray]:
     left, correlation = _correlations(bases)
     # what views whose rows have nothing to do with each other would have in common
     source = np.random.Generator(np.random.PCG64(seed))
-    chance = float(_correlations([source.permutation(basis) for basis in bases])[1][0])
-    weight = np.clip((correlation - chance) / max(1.0 - chance, 1e-6), 0.0, 1.0)
+    permuted = [source.permutation(basis) for basis in bases]
+    _, by_chance = _correlations(permuted)
+    chance = float(by_chance[0])
+    above = (correlation - chance) / max(1.0 - chance, 1e-6)
+    weight = np.clip(above, 0.0, 1.0)
     weighted = left * np.square(weight)
     return [weighted @ (left.T @ view) for view in views]
 
@@ -126,17 +130,22 @@ def _correlations(bases: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
     views, descending.
     """
     left, values, _ = np.linalg.svd(np.hstack(bases), full_matrices=False)
-    return left, np.clip((np.square(values) - 1.0) / (len(bases) - 1), 0.0, 1.0)
+    correlation = (np.square(values) - 1.0) / (len(bases) - 1)
+    return left, np.clip(correlation, 0.0, 1.0)
 
 
 def _basis(view: FloatArray, seed: int) -> FloatArray:
     """Return orthonormal principal components, (N, r)."""
-    most = max(1, min(_MOST, view.shape[1], view.shape[0] // _ROWS_EACH))
+    n_rows, n_columns = view.shape
+    most = max(1, min(_MOST, n_columns, n_rows // _ROWS_EACH))
     scores = embeddings.pca(view, most, seed)
     squares = np.square(scores).sum(axis=0)
-    total = max(float(np.square(view - view.mean(axis=0)).sum()), 1e-300)
-    rank = max(1, min(most, int(np.searchsorted(squares.cumsum(), _SHARE * total)) + 1))
-    basis: FloatArray = scores[:, :rank] / np.sqrt(np.maximum(squares[:rank], 1e-300))
+    centred = view - view.mean(axis=0)
+    total = max(float(np.square(centred).sum()), 1e-300)
+    enough = int(np.searchsorted(squares.cumsum(), _SHARE * total)) + 1
+    rank = max(1, min(most, enough))
+    lengths = np.sqrt(np.maximum(squares[:rank], 1e-300))
+    basis: FloatArray = scores[:, :rank] / lengths
     return basis
 
 
@@ -145,5 +154,7 @@ def unexplained(view: FloatArray, shared: FloatArray) -> FloatArray:
     lack the view.
     """
     neighbours = KNeighborsRegressor(min(_NEIGHBOURS, len(view)))
-    left: FloatArray = view - neighbours.fit(shared, view).predict(shared)
-    return np.where((view == 0.0).all(axis=1, keepdims=True), 0.0, left)
+    neighbours.fit(shared, view)
+    left: FloatArray = view - neighbours.predict(shared)
+    absent = (view == 0.0).all(axis=1, keepdims=True)
+    return np.where(absent, 0.0, left)

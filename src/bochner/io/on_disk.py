@@ -54,10 +54,8 @@ class StoredTable(Table):
         """Return some rows in memory, spread evenly."""
         some = evenly(self.rows.n_rows, most)
         names = None if self.row_names is None else [self.row_names[i] for i in some]
-        return Table(
-            self.rows.take(some).astype(np.float64), names, self.column_names,
-            index_name=self.index_name,
-        )  # fmt: skip
+        values = self.rows.take(some).astype(np.float64)
+        return Table(values, names, self.column_names, index_name=self.index_name)
 
 
 def evenly(n_rows: int, most: int) -> IntArray:
@@ -85,7 +83,8 @@ def open_table(path: Path, request: Request) -> StoredTable | None:
         return _array(path, kind, request)
     if files := parquet_parts(path):
         return _parquet(files, request)
-    return _annotated(path, request) if kind == ".h5ad" and path.is_file() else None
+    is_annotated = kind == ".h5ad" and path.is_file()
+    return _annotated(path, request) if is_annotated else None
 
 
 def _array(path: Path, kind: str, request: Request) -> StoredTable | None:
@@ -98,7 +97,8 @@ def _array(path: Path, kind: str, request: Request) -> StoredTable | None:
         if kind == ".zarr":
             raise
         return None
-    return StoredTable.of(source) if kind == ".zarr" or _is_large(source.shape) else None
+    by_blocks = kind == ".zarr" or _is_large(source.shape)
+    return StoredTable.of(source) if by_blocks else None
 
 
 def _is_large(shape: tuple[int, int]) -> bool:
@@ -117,9 +117,10 @@ def _parquet(files: Sequence[Path], request: Request) -> StoredTable | None:
         return None  # refused by who reads it whole
     names = _names(parquet, files, index) if index is not None else None
     if index is None and len(schema.names) > 1 and _may_name(schema.field(0)):
-        row_names = _names(parquet, files, schema.names[0])
+        first = schema.names[0]
+        row_names = _names(parquet, files, first)
         if str(schema.field(0).type) in _TEXT or distinct_whole(row_names):
-            index = schema.names[0]
+            index = first
             names = row_names
     if names is not None:
         check_unique(names, "row", str(files[0]))
@@ -135,13 +136,15 @@ _TEXT = ("string", "large_string")
 
 def _may_name(field: Any) -> bool:
     kind = str(field.type)
-    return kind in _TEXT or (kind.startswith(("int", "uint")) and is_key_name(str(field.name)))
+    whole = kind.startswith(("int", "uint"))
+    return kind in _TEXT or (whole and is_key_name(str(field.name)))
 
 
 def _stored_index(schema: Any) -> str | None:
     """Return the column in which pandas keeps the names of the rows."""
     columns = (schema.pandas_metadata or {}).get("index_columns", [])
-    return str(columns[0]) if len(columns) == 1 and isinstance(columns[0], str) else None
+    is_named = len(columns) == 1 and isinstance(columns[0], str)
+    return str(columns[0]) if is_named else None
 
 
 def _names(parquet: Any, files: Sequence[Path], column: str) -> list[str]:
@@ -157,10 +160,10 @@ def _annotated(path: Path, request: Request) -> StoredTable | None:
     try:
         file = h5py.File(path, "r")
         matrix = file["X"] if request.layer is None else file["layers"][request.layer]
-        shape = tuple(int(n) for n in matrix.attrs.get("shape", getattr(matrix, "shape", ())))
-        by_rows = isinstance(matrix, h5py.Dataset) or "csr" in str(
-            matrix.attrs["encoding-type"]
-        )
+        sizes = matrix.attrs.get("shape", getattr(matrix, "shape", ()))
+        shape = tuple(int(n) for n in sizes)
+        is_dense = isinstance(matrix, h5py.Dataset)
+        by_rows = is_dense or "csr" in str(matrix.attrs["encoding-type"])
     except (OSError, KeyError, TypeError):
         return None  # refused by who reads it whole
     if len(shape) != 2 or not by_rows or not _is_large((shape[0], shape[1])):
@@ -172,15 +175,16 @@ def _annotated(path: Path, request: Request) -> StoredTable | None:
     kept = np.array(request.selection.kept(columns), dtype=np.int64)
     request.selection.check(str(path))
     if request.mask_var is not None:
-        mask = mask_of(
-            elements.read_elem(file["var"]), len(columns), request.mask_var, path.name
-        )
+        variables = elements.read_elem(file["var"])
+        mask = mask_of(variables, len(columns), request.mask_var, path.name)
         kept = kept[mask[kept]]
     named = [columns[j] for j in kept]
-    if isinstance(matrix, h5py.Dataset):
-        return StoredTable.of(SomeColumns(ArraySource(matrix), kept, named), rows)
+    if is_dense:
+        some = SomeColumns(ArraySource(matrix), kept, named)
+        return StoredTable.of(some, rows)
     return StoredTable.of(SparseRows(matrix, named, kept), rows)
 
 
 def _labels(group: Any, elements: Any) -> list[str]:
-    return [str(name) for name in elements.read_elem(group[group.attrs["_index"]])]
+    index = group.attrs["_index"]
+    return [str(name) for name in elements.read_elem(group[index])]

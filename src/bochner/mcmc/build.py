@@ -64,35 +64,41 @@ def model_of(data: FitData, plan: Plan, priors: Priors, **settings: Any) -> Mode
         A likelihood that has no sampler, or weights of views.
     """
     if any(weight != 1.0 for weight in plan.spec.weights):
+        got = f"weights {plan.spec.weights}"
         do = "leave view_weight=None: a posterior has no weights of views"
-        raise InputError(message("view_weight=None", f"weights {plan.spec.weights}", do))
-    views = tuple(view_of(v, data, plan, priors) for v in range(len(data.blocks)))
+        raise InputError(message("view_weight=None", got, do))
+    numbers = range(len(data.blocks))
+    views = tuple(view_of(v, data, plan, priors) for v in numbers)
     return Model(views, plan.spec.n_components, **settings)
 
 
 def view_of(v: int, data: FitData, plan: Plan, priors: Priors) -> ViewModel:
     """Build the model of one view."""
-    likelihood = plan.spec.likelihoods[v]
-    dims = plan.spec.layout.dims(v)
-    dims_of_view = tuple(range(plan.spec.n_components)) if dims is None else dims
+    spec = plan.spec
+    name = spec.names[v]
+    likelihood = spec.likelihoods[v]
+    dims = spec.layout.dims(v)
+    dims_of_view = tuple(range(spec.n_components)) if dims is None else dims
     values = dense(data.blocks[v], data.n_rows)
     if not isinstance(likelihood, Gaussian):
-        _check_counts(plan.spec.names[v], values.values)
-    common = (plan.spec.names[v], values, dims_of_view, plan.spec.n_frequencies, priors)
+        _check_counts(name, values.values)
+    common = (name, values, dims_of_view, spec.n_frequencies, priors)
     for kind, make in _MAKERS.items():
         if isinstance(likelihood, kind):
             return make(likelihood, common)
-    name = f"{likelihood.name!r} in view {plan.spec.names[v]!r}"
+    samplers = "gaussian, bernoulli, binomial, categorical, negative_binomial"
+    wanted = f"a likelihood with Polya-gamma augmentation ({samplers})"
+    got = f"{likelihood.name!r} in view {name!r}"
     do = "use 'negative_binomial', or fit SRFLVM"
-    wanted = "a likelihood with Polya-gamma augmentation (gaussian, bernoulli, binomial, "
-    raise InputError(message(f"{wanted}categorical, negative_binomial)", name, do))
+    raise InputError(message(wanted, got, do))
 
 
 def _check_counts(name: str, values: FloatArray) -> None:
     """Refuse counts that are too large for Polya-gamma variables."""
     row, column = np.unravel_index(values.argmax(), values.shape)
-    if values[row, column] > _LARGEST_COUNT:
-        got = f"{values[row, column]:g} in view {name!r}, row {row}, column {column}"
+    largest = values[row, column]
+    if largest > _LARGEST_COUNT:
+        got = f"{largest:g} in view {name!r}, row {row}, column {column}"
         do = "change the unit, write NaN if it is missing, or fit SRFLVM"
         wanted = (
             f"counts of at most {_LARGEST_COUNT:g}, whose Polya-gamma variables leave the "
@@ -135,7 +141,8 @@ def dense(blocks: Sequence[Block], n_rows: int) -> ViewData:
     offset = torch.zeros(n_rows, dtype=torch.float64)
     for block in blocks:
         rows = block.rows.numbers(n_rows)
-        Y[rows[:, None], block.columns.cpu()] = block.values().double().cpu()
+        columns = block.columns.cpu()
+        Y[rows[:, None], columns] = block.values().double().cpu()
         offset += block.offsets(n_rows)
     return ViewData.of(Y.numpy(), offset.numpy())
 
@@ -164,8 +171,9 @@ def starts(model: Model, warm: Fit, seed: int, n_chains: int) -> list[State]:
     latents = warm.latents.double().numpy()
     wanted = (model.n_rows, model.n_components)
     if latents.shape != wanted:
+        got = str(latents.shape)
         do = "fit it to the same rows with the same n_components"
-        raise InputError(message(f"a warm start of shape {wanted}", str(latents.shape), do))
+        raise InputError(message(f"a warm start of shape {wanted}", got, do))
     return [_start(model, warm, latents, seed, c) for c in range(n_chains)]
 
 
@@ -174,8 +182,10 @@ def _start(model: Model, warm: Fit, latents: FloatArray, seed: int, chain: int) 
     x = latents + _SPREAD * rng.standard_normal(latents.shape)
     views = []
     for v, view in enumerate(model.views):
+        posterior = warm.posterior[v]
+        kernel = warm.kernels[v]
         random_start = source(seed, "start of a view", chain, v)
-        state = _view_start(view, warm.posterior[v], warm.kernels[v], chain, random_start)
+        state = _view_start(view, posterior, kernel, chain, random_start)
         for _ in range(_FIRST_WEIGHTS):
             state = view.update_weights(state, x, random_start)
         views.append(state)
@@ -190,21 +200,24 @@ def _view_start(
     rng: np.random.Generator,
 ) -> ViewState:
     draw = posterior.draws[chain % len(posterior.draws)]
-    points = draw.frequencies.first.double().numpy()[:, list(view.dims)]
-    points = points[np.arange(view.n_points) % len(points)]
+    frequencies = draw.frequencies.first.double().numpy()
+    seen = frequencies[:, list(view.dims)]
+    points = seen[np.arange(view.n_points) % len(seen)]
     prior = view.component_prior
     labels = np.zeros(view.n_points, dtype=np.int64)
     labels = draw_assignments(points, labels, 1.0, prior, rng)
     components: Components = draw_components(points, labels, prior, rng)
     n_columns = view.data.values.shape[1]
-    weights = np.zeros((2 * (view.n_points + view.has_intercept), n_columns))
+    n_weights = 2 * (view.n_points + view.has_intercept)
+    weights = np.zeros((n_weights, n_columns))
     parameter = _parameter(posterior)
     if isinstance(posterior, NonConjugatePosterior):
         # psi is a log odds here; that of counts is a log mean in the other models
         shift = np.log(parameter) if parameter.size else 0.0
         start = posterior.intercept.double().numpy() - shift
         weights[view.n_points] = start / view.priors.intercept
-    variance = float(cast(DirichletProcessMixture, kernel).log_variance.detach().exp())
+    mixture = cast(DirichletProcessMixture, kernel)
+    variance = float(mixture.log_variance.detach().exp())
     return ViewState(points, labels, components, 1.0, variance, weights, parameter)
 
 

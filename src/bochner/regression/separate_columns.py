@@ -53,13 +53,15 @@ class SeparateColumns:
         every = torch.arange(n_rows, device=like.device)
         places = [block.rows.take(every) for block in blocks]
         counts = torch.tensor([len(place) for place in places], device=like.device)
-        owner = torch.repeat_interleave(torch.arange(len(blocks), device=like.device), counts)
+        numbers = torch.arange(len(blocks), device=like.device)
+        owner = torch.repeat_interleave(numbers, counts)
         at = (owner, torch.cat(places))
         observed = every.new_zeros(len(blocks), n_rows, dtype=torch.float64)
         observed[at] = 1.0
         Y = like.new_zeros(len(blocks), n_rows)
         Y[at] = torch.cat([block.values().reshape(-1) for block in blocks])
-        return cls(torch.cat([block.columns for block in blocks]), observed, Y)
+        columns = torch.cat([block.columns for block in blocks])
+        return cls(columns, observed, Y)
 
     def part(self, some: Tensor) -> SeparateColumns:
         """Return some of the columns, (l,), int64."""
@@ -119,7 +121,8 @@ def separate_columns_evidence(
     d_noise = torch.zeros_like(s2)
     missing = n - data.observed.sum(1)
     for alike in form.groups(missing):
-        most = max(1, _AT_ONCE // form.numbers(float(missing[alike].max())))
+        longest = float(missing[alike].max())
+        most = max(1, _AT_ONCE // form.numbers(longest))
         for some in torch.split(alike, most):
             of_some, d_noise[some] = form.add(data.part(some), s2[some])
             value += of_some
@@ -180,7 +183,8 @@ class _Dense(_Form):
         matrices = gram * observed[:, :, None] * observed[:, None, :]
         diagonal = torch.where(data.observed > 0.0, s2[:, None], 1.0)
         matrices.diagonal(dim1=-2, dim2=-1).add_(diagonal.to(gram.dtype))
-        factor = cholesky(matrices, precision=gram.dtype if self.wanted else torch.float64)
+        precision = gram.dtype if self.wanted else torch.float64
+        factor = cholesky(matrices, precision=precision)
         Y = data.Y.to(factor.factor.dtype)
         solved = factor.solve(Y[..., None])[..., 0]
         quadratic = (Y * solved).sum(dtype=torch.float64)
@@ -193,7 +197,8 @@ class _Dense(_Form):
         traces = inverse.diagonal(dim1=-2, dim2=-1).sum(-1) - missing.sum(1)
         d_noise = 0.5 * (solved.double().square().sum(1) - traces)
         lost = missing.sum(0).to(gram.dtype)
-        self.twice_d_gram += torch.addmm(torch.diag(lost) - inverse.sum(0), solved.T, solved)
+        of_factors = torch.diag(lost) - inverse.sum(0)
+        self.twice_d_gram += torch.addmm(of_factors, solved.T, solved)
         return value, d_noise
 
     def d_features(self) -> Tensor:
@@ -236,9 +241,11 @@ class _Factored(_Form):
         mean = factor.solve(cross[..., None])[..., 0]
         counts = data.observed.sum(1)
         wide = mean.double()
-        residual = data.Y.double().square().sum(1) - (cross.double() * wide).sum(1)
+        explained = (cross.double() * wide).sum(1)
+        residual = data.Y.double().square().sum(1) - explained
+        constant = counts * math.log(2.0 * math.pi)
         determinants = (counts - k) * s2.log() + factor.logdet()
-        value = -0.5 * (counts * math.log(2.0 * math.pi) + determinants + residual / s2).sum()
+        value = -0.5 * (constant + determinants + residual / s2).sum()
         if not self.wanted:
             return value, torch.zeros_like(s2)
         inverse = factor.inverse()
@@ -289,7 +296,8 @@ def missing_rows(observed: Tensor) -> tuple[Tensor, Tensor]:
     column, row = (observed == 0.0).nonzero(as_tuple=True)
     counts = torch.bincount(column, minlength=len(observed))
     longest = int(counts.max()) if len(counts) else 0
-    within = torch.arange(len(column), device=row.device) - (counts.cumsum(0) - counts)[column]
+    firsts = counts.cumsum(0) - counts
+    within = torch.arange(len(column), device=row.device) - firsts[column]
     rows = row.new_zeros(len(observed), longest)
     rows[column, within] = row
     real = torch.arange(longest, device=row.device) < counts[:, None]

@@ -32,7 +32,8 @@ _ONE_BY_ONE = 10_000
 def softplus(psi: FloatArray) -> FloatArray:
     """Return log(1 + e^psi)."""
     # a third of the time of logaddexp
-    return np.asarray(np.maximum(psi, 0.0) + np.log1p(np.exp(-np.abs(psi))))
+    rest = np.log1p(np.exp(-np.abs(psi)))
+    return np.asarray(np.maximum(psi, 0.0) + rest)
 
 
 class LogisticView(ViewModel):
@@ -101,7 +102,8 @@ class LogisticView(ViewModel):
         posterior = weight_posterior(self.phi(state, x), self._centred(form))
         state = replace(state, weights=posterior.draw(rng))
         state = self._scale_variance(state, rng)
-        return self.update_parameter(self._likelihood_variance(state, x, rng), x, rng)
+        state = self._likelihood_variance(state, x, rng)
+        return self.update_parameter(state, x, rng)
 
     def _scale_variance(self, state: ViewState, rng: Generator) -> ViewState:
         """Draw the variance with variance times squared weights fixed."""
@@ -115,7 +117,8 @@ class LogisticView(ViewModel):
             return np.asarray(prior - 0.5 * count * logs - 0.5 * square * np.exp(-logs))
 
         present = np.array([np.log(state.variance)])
-        variance = float(np.exp(slice_sample(present, log_density, rng, 0.2)[0]))
+        log_variance = slice_sample(present, log_density, rng, 0.2)
+        variance = float(np.exp(log_variance[0]))
         weights = state.weights.copy()
         weights[rows] *= np.sqrt(state.variance / variance)
         return replace(state, variance=variance, weights=weights)
@@ -257,7 +260,8 @@ class NegativeBinomialView(LogisticView):
     def draw_data(self, psi: FloatArray, parameter: FloatArray, rng: Generator) -> FloatArray:
         """Draw counts: a Poisson of a gamma rate."""
         r = np.broadcast_to(parameter, psi.shape)
-        return np.asarray(rng.poisson(rng.gamma(r) * np.exp(psi)), dtype=np.float64)
+        rate = rng.gamma(r) * np.exp(psi)
+        return np.asarray(rng.poisson(rate), dtype=np.float64)
 
     def log_prior(self, state: ViewState) -> float:
         """Return the log density of log variance and log dispersion, up to constants."""
@@ -312,9 +316,11 @@ def draw_tables(data: ViewData, r: FloatArray, rng: Generator) -> FloatArray:
     grow with the largest count.
     """
     counts = np.where(data.observed, data.values, 0.0)
-    return np.array(
-        [_tables(column, float(r[m % len(r)]), rng) for m, column in enumerate(counts.T)]
-    )
+    totals = []
+    for m, column in enumerate(counts.T):
+        dispersion = float(r[m % len(r)])
+        totals.append(_tables(column, dispersion, rng))
+    return np.array(totals)
 
 
 def _tables(counts: FloatArray, r: float, rng: Generator) -> float:
@@ -322,8 +328,10 @@ def _tables(counts: FloatArray, r: float, rng: Generator) -> float:
     limit = int(_ONE_BY_ONE * max(r, 1.0))
     first = np.minimum(counts, limit).astype(np.int64)
     at_least = np.bincount(first)[::-1].cumsum()[::-1][1:]
-    total = rng.binomial(at_least, r / (r + np.arange(len(at_least)))).sum()
+    chance = r / (r + np.arange(len(at_least)))
+    total = rng.binomial(at_least, chance).sum()
     more = counts[counts > limit]
     if more.size:
-        total += rng.poisson(r * (digamma(r + more) - digamma(r + limit)).sum())
+        beyond = digamma(r + more) - digamma(r + limit)
+        total += rng.poisson(r * beyond.sum())
     return float(total)
