@@ -91,7 +91,8 @@ def cholesky(
     """
     if precision != torch.float64:
         factor, info = torch.linalg.cholesky_ex(matrix.to(precision))
-        if not bool(info.any()) and bool(factor.diagonal(dim1=-2, dim2=-1).sum().isfinite()):
+        trace = factor.diagonal(dim1=-2, dim2=-1).sum()
+        if not bool(info.any()) and bool(trace.isfinite()):
             return Cholesky(factor, 0.0)
     matrix = matrix.double()
     factor, info = torch.linalg.cholesky_ex(matrix)
@@ -213,14 +214,19 @@ def newton_step(gradient: Tensor, hessian: Tensor, radius: Tensor) -> tuple[Tens
     if bent.numel():
         # eigenvectors cost ten times a factor, and are only needed here; where there are none, the
         # step is 0
-        lost = ~(hessian[bent].isfinite().flatten(1).all(1) & gradient[bent].isfinite().all(1))
-        matrices = (-hessian[bent]).masked_fill(lost[:, None, None], 0.0)
+        matrices = -hessian[bent]
+        slopes = gradient[bent]
+        finite = matrices.isfinite().flatten(1).all(1) & slopes.isfinite().all(1)
+        matrices = matrices.masked_fill(~finite[:, None, None], 0.0)
+        slopes = slopes.masked_fill(~finite[:, None], 0.0)
         values, vectors = torch.linalg.eigh(matrices)
-        slopes = gradient[bent].masked_fill(lost[:, None], 0.0)
         along = (vectors.transpose(1, 2) @ slopes[..., None])[..., 0]
-        full[bent] = (vectors @ (along / values.abs().clamp(min=1e-6))[..., None])[..., 0]
+        steps = along / values.abs().clamp(min=1e-6)
+        full[bent] = (vectors @ steps[..., None])[..., 0]
     length = full.norm(dim=1).clamp(min=1e-300)
-    return full * (radius / length).clamp(max=1.0)[:, None], 0.5 * (full * gradient).sum(1)
+    step = full * (radius / length).clamp(max=1.0)[:, None]
+    rise = 0.5 * (full * gradient).sum(1)
+    return step, rise
 
 
 def _solved(matrices: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
@@ -229,7 +235,8 @@ def _solved(matrices: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """
     if matrices.shape[-1] != 2:
         factor, info = torch.linalg.cholesky_ex(matrices)
-        return torch.cholesky_solve(right[..., None], factor)[..., 0], info == 0
+        solved = torch.cholesky_solve(right[..., None], factor)
+        return solved[..., 0], info == 0
     a = matrices[:, 0, 0]
     b = matrices[:, 0, 1]
     c = matrices[:, 1, 1]

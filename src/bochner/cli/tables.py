@@ -5,7 +5,7 @@ for ``--batch`` and ``--covariate``.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -107,8 +107,9 @@ def _check_texts(frame: Any, path: Path) -> None:
         try:
             column_of(frame[name], name)
         except InputError as error:
+            refused = str(error).split(". ")[0]
             do = f"--drop {name} leaves it out, --index {name} takes it for the names of rows"
-            raise InputError(f"{str(error).split('. ')[0]} ({path}). {do}.") from error
+            raise InputError(f"{refused} ({path}). {do}.") from error
 
 
 def _warn_of_words(texts: Sequence[str], name: str) -> None:
@@ -116,7 +117,8 @@ def _warn_of_words(texts: Sequence[str], name: str) -> None:
     words = [cell for cell in texts if number(cell) is None and not is_written_number(cell)]
     if not words or 2 * len(words) >= len(texts):
         return
-    shown = listing([repr(word) for word in dict.fromkeys(words)][:3])
+    distinct = [repr(word) for word in dict.fromkeys(words)]
+    shown = listing(distinct[:3])
     warn_user(
         f"The column {name!r} holds categories, because {shown} in it are no numbers, where "
         f"{len(texts) - len(words)} of {len(texts)} cells are: leave such cells empty if they are "
@@ -137,7 +139,8 @@ def rows_to_use(
     """
     names = column_names(model) or []
     if kind_of(path) not in (*TEXT, ".parquet"):
-        raise InputError(message("a csv or parquet file", str(path), "save the table as one"))
+        do = "save the table as one"
+        raise InputError(message("a csv or parquet file", str(path), do))
     coding = model._coding
     frame = read_frame(path, index, reading, getattr(coding, "columns", ()))
     if set(names) <= set(frame.columns):
@@ -162,15 +165,12 @@ def read_frame(
     if names is None:
         names = [f"x{j}" for j in range(len(cells.columns))]
     kinds = {column.name: column for column in known}
-    series = [
-        _series(column, kinds.get(name))
-        for name, column in zip(names, cells.columns, strict=True)
-    ]
+    named = zip(names, cells.columns, strict=True)
+    series = [_series(column, kinds.get(name)) for name, column in named]
     frame: pd.DataFrame = pandas.concat(series, axis=1, keys=names)
     if cells.row_names is not None:
-        frame.index = pandas.Index(
-            cells.row_names, dtype=object, name=cells.index_name or None
-        )
+        index_name = cells.index_name or None
+        frame.index = pandas.Index(cells.row_names, dtype=object, name=index_name)
     return frame
 
 
@@ -197,15 +197,19 @@ def _typed(distinct: Sequence[str], known: Column | None) -> tuple[list[object],
     texts = any(value is None for value in numbers)
     if isinstance(known, Labelled) and any(isinstance(label, str) for label in known.labels):
         texts = True
+
+    def values(of_cell: Callable[[str], object]) -> list[object]:
+        return [None if cell.lower() in MISSING else of_cell(cell) for cell in distinct]
+
     if texts:
-        return [cell if cell.lower() not in MISSING else None for cell in distinct], "string"
+        return values(str), "string"
     if not told and known is not None:
         return [None] * len(distinct), _holding(known)
     if told and all(cell.lower() in _TRUTH for cell in told):
         return [_TRUTH.get(cell.lower()) for cell in distinct], "boolean"
     if type(known) is not Number and told and all(map(_is_whole, told)):
-        return [None if c.lower() in MISSING else _whole(c) for c in distinct], "Int64"
-    return [None if c.lower() in MISSING else number(c) for c in distinct], "Float64"
+        return values(_whole), "Int64"
+    return values(number), "Float64"
 
 
 def _holding(column: Column) -> str:
@@ -230,9 +234,11 @@ def _whole(cell: str) -> int:
 def _read_parquet(path: Path) -> pd.DataFrame:
     require("pyarrow", "reads parquet files")
     try:
-        frame: pd.DataFrame = require("pandas", "reads parquet files").read_parquet(path)
+        pandas = require("pandas", "reads parquet files")
+        frame: pd.DataFrame = pandas.read_parquet(path)
     except (OSError, ValueError) as error:
-        raise unreadable(path, "parquet", str(error).splitlines()[0]) from error
+        reason = str(error).splitlines()[0]
+        raise unreadable(path, "parquet", reason) from error
     return frame
 
 
@@ -241,10 +247,10 @@ def _named(
 ) -> pd.DataFrame:
     """Return the columns asked for, rows named by the index or by a first column of names."""
     if index is not None and index not in frame.columns:
-        got = f"columns {', '.join(map(repr, map(str, frame.columns[:5])))}"
-        raise InputError(
-            message(f"an index column {index!r} in {path}", got, "choose one of them")
-        )
+        first = ", ".join(repr(str(name)) for name in frame.columns[:5])
+        got = f"columns {first}"
+        do = "choose one of them"
+        raise InputError(message(f"an index column {index!r} in {path}", got, do))
     # spreadsheets write separators below the last row
     filled = frame.dropna(how="all")
     asked = request.selection.asks_for(str(frame.columns[0]))
@@ -254,8 +260,10 @@ def _named(
         frame = filled.set_index(index)
         _refuse_missing_names(frame, path)
         if not frame.index.is_unique:
-            got = f"{str(frame.index[frame.index.duplicated()][0])!r} twice in {path}"
-            raise InputError(message("row names that differ", got, "drop one of the rows"))
+            repeated = frame.index[frame.index.duplicated()]
+            got = f"{str(repeated[0])!r} twice in {path}"
+            do = "drop one of the rows"
+            raise InputError(message("row names that differ", got, do))
     kept = request.selection.kept([str(name) for name in frame.columns])
     request.selection.check(str(path))
     return frame.iloc[:, kept]
@@ -296,10 +304,12 @@ def write_frame(path: Path, frame: pd.DataFrame, table: FrameTable | None) -> No
         do = "rename it: labels need a file of text"
         raise InputError(message("an output file .csv for a mixed table", str(path), do))
     named = table is not None and table.row_names is not None
-    out = frame.set_axis([guarded(str(name)) for name in frame.columns], axis=1)
+    columns = [guarded(str(name)) for name in frame.columns]
+    out = frame.set_axis(columns, axis=1)
     if named:
         names = [guarded(str(name)) for name in frame.index]
-        out = out.set_axis(names, axis=0).rename_axis(guarded(str(frame.index.name or "")))
+        index_name = guarded(str(frame.index.name or ""))
+        out = out.set_axis(names, axis=0).rename_axis(index_name)
     with replacing(path) as part:
         out.to_csv(part, index=named)
 
@@ -358,12 +368,12 @@ def size_factors_in(
     if column is None:
         return None
     values = _read(path, [column], index, reading)[column]
-    numbers = require("pandas", "reads columns of size factors").to_numeric(
-        values, errors="coerce"
-    )
+    pandas = require("pandas", "reads columns of size factors")
+    numbers = pandas.to_numeric(values, errors="coerce")
     wrong = np.flatnonzero(numbers.isna() & ~values.isna())
     if wrong.size:
-        got = f"{values.iloc[wrong[0]]!r} in row {wrong[0]}"
+        row = wrong[0]
+        got = f"{values.iloc[row]!r} in row {row}"
         do = "name a column of positive numbers"
         raise InputError(message(f"numbers in the column {column!r}", got, do))
     factors: NDArray[np.float64] = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -426,5 +436,6 @@ def _of_cells(path: Path, names: Sequence[str]) -> pd.DataFrame:
     if lacking:
         known = listing([repr(str(name)) for name in obs.columns]) or "it has no columns"
         got = f"no {listing(lacking)}"
-        raise InputError(message(f"columns of obs in {path}", got, f"choose from {known}"))
+        do = f"choose from {known}"
+        raise InputError(message(f"columns of obs in {path}", got, do))
     return obs[list(names)].reset_index(drop=True)

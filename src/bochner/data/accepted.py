@@ -60,9 +60,8 @@ def as_rows(X: object) -> Any:
         return values
     _check_container(X)
     _check_names(X)
-    if hasattr(X, "iloc") and any(
-        getattr(kind, "fill_value", 0) != 0 for kind in getattr(X, "dtypes", ())
-    ):
+    types = getattr(X, "dtypes", ()) if hasattr(X, "iloc") else ()
+    if any(getattr(kind, "fill_value", 0) != 0 for kind in types):
         return X.sparse.to_dense() if hasattr(X, "sparse") else X
     return _without_na(X) if isinstance(X, list | tuple | np.ndarray) else X
 
@@ -96,9 +95,8 @@ def _check_lengths(X: object) -> None:
     if len(set(lengths)) > 1 and min(lengths) >= 0:
         other = next(i for i, length in enumerate(lengths) if length != lengths[0])
         got = f"{lengths[0]} entries in row 0 and {lengths[other]} in row {other}"
-        raise InputError(
-            message("rows of one length", got, "write NaN where a value is missing")
-        )
+        do = "write NaN where a value is missing"
+        raise InputError(message("rows of one length", got, do))
 
 
 def _check_container(X: object) -> None:
@@ -118,9 +116,11 @@ def _check_container(X: object) -> None:
     if X is None:
         raise InputError(message(_ROWS, "None", do))
     if hasattr(X, "iloc") and not np.size(getattr(X, "columns", 0)):
-        raise InputError(message("a table of columns", "one without any", "read it again"))
+        do = "read it again"
+        raise InputError(message("a table of columns", "one without any", do))
     if _is_mapping(X):
-        raise InputError(message(_ROWS, got, "stack views by name with bochner.stack(views)"))
+        do = "stack views by name with bochner.stack(views)"
+        raise InputError(message(_ROWS, got, do))
     if isinstance(X, str | bytes | Set | Iterator):
         raise InputError(message(_ROWS, got, do))
     names = getattr(getattr(X, "dtype", None), "names", None)
@@ -150,9 +150,9 @@ def _refuse_single(X: object) -> None:
 
 def is_missing(value: object) -> bool:
     """Return whether an object stands for a missing value: None, NaN, NaT or pandas.NA."""
-    return (
-        value is None or type(value).__name__ == "NAType" or bool(value != value)  # noqa: PLR0124
-    )
+    if value is None or type(value).__name__ == "NAType":
+        return True
+    return bool(value != value)  # noqa: PLR0124 - NaN alone differs from itself
 
 
 def _check_names(X: object) -> None:
@@ -160,11 +160,14 @@ def _check_names(X: object) -> None:
     names = getattr(X, "columns" if hasattr(X, "iloc") else "column_names", None)
     if not isinstance(names, Sequence) and not hasattr(X, "iloc"):
         return
+    if names is None or getattr(names, "is_unique", False):
+        return
     earlier = set()
-    for name in () if names is None or getattr(names, "is_unique", False) else names:
+    for name in names:
         if name in earlier:
             got = f"{name!r} more than once"
-            raise InputError(message("columns with names of their own", got, "rename them"))
+            do = "rename them"
+            raise InputError(message("columns with names of their own", got, do))
         earlier.add(name)
 
 
@@ -203,9 +206,8 @@ def check_kind(X: object) -> None:
             "Complex data not supported. Pass real and imaginary parts as columns of two views."
         )
     if kinds & set("mM"):
-        raise InputError(
-            message("numbers", "dates or time differences", "convert them to numbers first")
-        )
+        do = "convert them to numbers first"
+        raise InputError(message("numbers", "dates or time differences", do))
     if kinds & set("OSTU") and (hasattr(X, "columns") or isinstance(X, np.ndarray)):
         names = getattr(X, "column_names", getattr(X, "columns", None))
         _refuse_objects(np.asarray(X, dtype=object), names)
@@ -230,7 +232,8 @@ def _kind(of_column: object) -> str:
     name = str(of_column).lower()
     if name.startswith(("date", "time", "duration")):
         return "M"
-    return "f" if name.startswith(("int", "uint", "float", "double", "bool", "half")) else "O"
+    numeric = name.startswith(("int", "uint", "float", "double", "bool", "half"))
+    return "f" if numeric else "O"
 
 
 def _refuse_objects(X: NDArray[np.object_], column_names: ColumnNames) -> None:
@@ -355,7 +358,8 @@ def pair(name: str, value: object) -> tuple[int, int]:
         They are something else.
     """
     numbers = list(value) if isinstance(value, tuple | list | np.ndarray) else []
-    if len(numbers) != 2 or not all(isinstance(number, Integral) for number in numbers):
+    whole = all(isinstance(number, Integral) for number in numbers)
+    if len(numbers) != 2 or not whole:
         do = "write (0, 1)" if name == "dims" else "write (height, width)"
         raise InputError(message(f"{name} of two whole numbers", repr(value), do))
     return int(numbers[0]), int(numbers[1])

@@ -224,9 +224,10 @@ def _of_objects(observed: Any, name: str, dtype: str) -> Column:
     if distinct and all(isinstance(value, int | float | np.number) for value in distinct):
         return Number(name, dtype)
     do = "convert it to numbers or categories, or drop it"
-    types = listing(list(dict.fromkeys(type(value).__name__ for value in distinct)))
-    got = f"values of type {types} ({dtype})" if distinct else f"no value ({dtype})"
-    raise InputError(message(f"numbers, categories, booleans or text in {name!r}", got, do))
+    types = dict.fromkeys(type(value).__name__ for value in distinct)
+    values = f"values of type {listing(list(types))}" if distinct else "no value"
+    wanted = f"numbers, categories, booleans or text in {name!r}"
+    raise InputError(message(wanted, f"{values} ({dtype})", do))
 
 
 def _of_categories(values: Any, name: str) -> Column:
@@ -236,11 +237,11 @@ def _of_categories(values: Any, name: str) -> Column:
     present = set(values[values.notna()])
     labels = [label for label in declared if label in present]
     if not labels:
+        got = "a category that no row has"
         do = "drop the column"
-        raise InputError(
-            message(f"a value in column {name!r}", "a category that no row has", do)
-        )
-    return (Binary if len(labels) < 3 else Categories)(name, "category", labels)
+        raise InputError(message(f"a value in column {name!r}", got, do))
+    kind = Binary if len(labels) < 3 else Categories
+    return kind(name, "category", labels)
 
 
 def _of_texts(labels: list[str], n_observed: int, name: str, dtype: str) -> Column:
@@ -248,14 +249,15 @@ def _of_texts(labels: list[str], n_observed: int, name: str, dtype: str) -> Colu
         got = f"{len(labels)} different texts in {n_observed} rows of column {name!r}"
         do = "drop the column, make it the index, or convert it to 'category'"
         raise InputError(message("texts that are categories", got, do))
-    return (Binary if len(labels) < 3 else Categories)(name, dtype, labels)
+    kind = Binary if len(labels) < 3 else Categories
+    return kind(name, dtype, labels)
 
 
 def from_json(plain: dict[str, Any]) -> Column:
     """Rebuild what `Column.to_json` wrote."""
-    return KINDS[plain["kind"]](
-        **{key: value for key, value in plain.items() if key != "kind"}
-    )
+    kind = KINDS[plain["kind"]]
+    arguments = {key: value for key, value in plain.items() if key != "kind"}
+    return kind(**arguments)
 
 
 def _plain(label: object, name: str) -> object:

@@ -5,6 +5,7 @@ never code.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from types import ModuleType
 
@@ -64,7 +65,8 @@ def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, object]]:
     """Return the tensors and the JSON-able header of a fit."""
     tensors: dict[str, Tensor] = {"latents": fit.latents}
     views = []
-    for v, (posterior, kernel) in enumerate(zip(fit.posterior, fit.kernels, strict=True)):
+    pairs = zip(fit.posterior, fit.kernels, strict=True)
+    for v, (posterior, kernel) in enumerate(pairs):
         tensors[f"{v}.group_of"] = posterior.group_of
         for s, draw in enumerate(posterior.draws):
             f = draw.frequencies
@@ -72,18 +74,14 @@ def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, object]]:
             parts |= draw.tensors()
             if f.n_linear:
                 parts["linear"] = f.linear
-            tensors |= {
-                f"{v}.{s}.{name}": part for name, part in parts.items() if part is not None
-            }
+            present = {name: part for name, part in parts.items() if part is not None}
+            tensors |= _prefixed(f"{v}.{s}.", present)
         if isinstance(posterior, NonConjugatePosterior):
             tensors[f"{v}.intercept"] = posterior.intercept
             if posterior.largest is not None:
                 tensors[f"{v}.largest"] = posterior.largest
-        tensors |= {
-            f"{v}.likelihood.{name}": value
-            for name, value in posterior.likelihood.state_dict().items()
-        }
-        tensors |= {f"{v}.kernel.{name}": value for name, value in kernel.state_dict().items()}
+        tensors |= _prefixed(f"{v}.likelihood.", posterior.likelihood.state_dict())
+        tensors |= _prefixed(f"{v}.kernel.", kernel.state_dict())
         views.append(
             {
                 "name": posterior.name,
@@ -97,7 +95,12 @@ def fit_to_file(fit: Fit) -> tuple[dict[str, Tensor], dict[str, object]]:
                 "kernel_params": kernel_to_json(kernel),
             }
         )
-    return tensors, {"views": views, **{name: getattr(fit, name) for name in _PLAIN}}
+    plain = {name: getattr(fit, name) for name in _PLAIN}
+    return tensors, {"views": views, **plain}
+
+
+def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {prefix + name: tensor for name, tensor in tensors.items()}
 
 
 def fit_from_file(tensors: Tensors, header: FitHeader) -> Fit:
@@ -114,14 +117,16 @@ def fit_from_file(tensors: Tensors, header: FitHeader) -> Fit:
     if header.stopped not in _STOPPED or len(header.dropped) != len(header.views):
         raise MismatchError("fit.stopped or fit.dropped is none that a fit has")
     shares = header.latent_shares
-    if len(shares) != len(LEVELS) or not all(0.0 <= share <= 1.0 for share in shares):
+    between = all(0.0 <= share <= 1.0 for share in shares)
+    if len(shares) != len(LEVELS) or not between:
         raise MismatchError("fit.latent_shares are not shares of intervals")
     posterior = []
     kernels = []
     for v, view in enumerate(header.views):
         of_view = _view(v, view, tensors, latents.shape[1])
         posterior.append(of_view)
-        kernels.append(_kernel(v, view, tensors, of_view.see(latents[:2])))
+        some = of_view.see(latents[:2])
+        kernels.append(_kernel(v, view, tensors, some))
     return Fit(
         posterior=tuple(posterior),
         latents=latents,
@@ -139,15 +144,14 @@ def _view(v: int, view: ViewHeader, tensors: Tensors, dim: int) -> ViewPosterior
     if not set(view.dims or ()) <= set(range(dim)):
         raise MismatchError(f"the view {view.name!r} sees dimensions that are not there")
     draws = tuple(_draw(tensors, f"{v}.{s}.", dim, width) for s in range(view.n_draws))
-    if not bool(((group_of >= 0) & (group_of < draws[0].covariance.shape[0])).all()):
+    n_groups = draws[0].covariance.shape[0]
+    there = (group_of >= 0) & (group_of < n_groups)
+    if not bool(there.all()):
         raise MismatchError(f"the tensor '{v}.group_of' names groups that are not there")
     noise = view.predictive_noise
     noises = noise if isinstance(noise, list) else [1.0 if noise is None else noise]
-    if (
-        view.weight <= 0
-        or any(value <= 0 for value in noises)
-        or len(noises) not in (1, width)
-    ):
+    refused = view.weight <= 0 or any(value <= 0 for value in noises)
+    if refused or len(noises) not in (1, width):
         raise MismatchError(f"a weight or a noise of the view {view.name!r} is not positive")
     return ViewPosterior.of(
         view.name,
@@ -169,15 +173,17 @@ def _likelihood(v: int, view: ViewHeader, tensors: Tensors, width: int) -> Likel
         raise MismatchError(f"the tensors of {view.likelihood} are not {sorted(state)}")
     # learned shapes may differ from those of the arguments
     for name, value in state.items():
+        tensor = f"the tensor '{v}.likelihood.{name}'"
         if value.dim() > 1 or not value.is_floating_point():
-            raise MismatchError(f"the tensor '{v}.likelihood.{name}' is no list of numbers")
+            raise MismatchError(f"{tensor} is no list of numbers")
         lengths = {1, width, getattr(likelihood, name).numel()}
         if value.numel() not in lengths:
             got = f"has {value.numel()} numbers for {width} columns"
-            raise MismatchError(f"the tensor '{v}.likelihood.{name}' {got}")
-        if name.startswith("log_") and bool((value.abs() > math.log(LARGEST)).any()):
-            got = f"holds {float(value.abs().max()):.3g}, beyond {math.log(LARGEST):.0f}"
-            raise MismatchError(f"the tensor '{v}.likelihood.{name}' {got}")
+            raise MismatchError(f"{tensor} {got}")
+        most = math.log(LARGEST)
+        if name.startswith("log_") and bool((value.abs() > most).any()):
+            got = f"holds {float(value.abs().max()):.3g}, beyond {most:.0f}"
+            raise MismatchError(f"{tensor} {got}")
         getattr(likelihood, name).data = value
     return likelihood.requires_grad_(False)
 
@@ -215,9 +221,8 @@ def refusal(expected: str, cls: type) -> str:
     -------
     str
     """
-    got = (
-        f"one of the class {cls.__module__}.{cls.__qualname__}, and a model file holds no code"
-    )
+    name = f"{cls.__module__}.{cls.__qualname__}"
+    got = f"one of the class {name}, and a model file holds no code"
     return message(f"a {expected}", got, "pickle the estimator instead")
 
 
@@ -289,10 +294,9 @@ def kernel_to_json(kernel: SpectralKernel) -> dict[str, object]:
     """
     if not _is_exported(type(kernel), kernel_classes):
         raise InputError(refusal("kernel of bochner.kernels", type(kernel)))
-    return {
-        name: _to_json(type(kernel).__name__, name, value)
-        for name, value in kernel.get_params().items()
-    }
+    owner = type(kernel).__name__
+    params = kernel.get_params()
+    return {name: _to_json(owner, name, value) for name, value in params.items()}
 
 
 def _to_json(owner: str, name: str, value: object) -> object:
