@@ -80,7 +80,8 @@ def split_rows(
             digest.update(packed.tobytes())
     every = processes.gathered(([hashed.digest() for hashed in digests], counts))
     patterns: dict[tuple[bytes, ...], list[int]] = {}
-    for j, pattern in enumerate(zip(*(of_process for of_process, _ in every), strict=True)):
+    by_column = zip(*(of_process for of_process, _ in every), strict=True)
+    for j, pattern in enumerate(by_column):
         if any(count[j] for _, count in every):
             patterns.setdefault(pattern, []).append(j)
     whole, rest = _divided([np.array(alike, dtype=np.intp) for alike in patterns.values()])
@@ -90,7 +91,8 @@ def split_rows(
         return out, []
     n_rows = X.shape[0]
     some = torch.from_numpy(_evenly(processes.total(n_rows), _ROWS))
-    values = dense_rows(X, processes.local(some, n_rows).numpy())[:, columns[rest]]
+    local = processes.local(some, n_rows).numpy()
+    values = dense_rows(X, local)[:, columns[rest]]
     shown = torch.from_numpy((~np.isnan(values)).astype(np.float32))
     sample = processes.joined(shown, some, n_rows).numpy() > 0
     return out, [rest[group] for group in similar(sample)]
@@ -124,9 +126,8 @@ def _divided(patterns: list[IntArray]) -> tuple[list[IntArray], IntArray]:
     many = (pattern for pattern in patterns if len(pattern) >= _SHARED)
     large = sorted(many, key=lambda pattern: -len(pattern))[:_FEW]
     kept = {id(pattern) for pattern in large}
-    return large, np.sort(
-        np.concatenate([pattern for pattern in patterns if id(pattern) not in kept])
-    )
+    others = [pattern for pattern in patterns if id(pattern) not in kept]
+    return large, np.sort(np.concatenate(others))
 
 
 def _evenly(n_rows: int, most: int) -> IntArray:
@@ -144,7 +145,8 @@ def similar(observed: BoolArray) -> list[IntArray]:
     patterns = observed.T.astype(np.float32)
     sample = patterns[np.linspace(0, m - 1, min(m, _COLUMNS)).astype(np.intp)]
     labels = np.zeros(m, dtype=np.intp)
-    spread = float(np.square(sample - sample.mean(axis=0)).sum()) / max(len(sample) - 1, 1)
+    centred = sample - sample.mean(axis=0)
+    spread = float(np.square(centred).sum()) / max(len(sample) - 1, 1)
     k = 2
     while k <= _MOST_GROUPS and len(sample) >= 4 * k:
         means = KMeans(k, n_init=1, random_state=0).fit(sample)
@@ -154,8 +156,6 @@ def similar(observed: BoolArray) -> list[IntArray]:
         spread = left
         labels = means.predict(patterns)
         k = 2 * k
-    return [
-        members
-        for members in (np.flatnonzero(labels == g) for g in range(int(labels.max()) + 1))
-        if members.size
-    ]
+    n_groups = int(labels.max()) + 1
+    groups = (np.flatnonzero(labels == g) for g in range(n_groups))
+    return [members for members in groups if members.size]

@@ -19,7 +19,7 @@ from bochner.models.lvm import LatentVariableModel
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE
 from bochner.progress import say
-from bochner.regression.observations import Data
+from bochner.regression.observations import Block, Data
 from bochner.training.row_adam import KeptLatents
 from bochner.training.row_shards import RowShards
 from bochner.weight_posterior.posterior import ViewPosterior
@@ -66,7 +66,8 @@ class _Landmarks:
         n_rows = self.data.n_rows
         local = (among.local(self.index, n_rows), n_rows, self.data.covariates)
         here = among.here(self.index, n_rows)
-        return landmarks.spread(model, posterior, every, *local, here, self._places(model))
+        places = self._places(model)
+        return landmarks.spread(model, posterior, every, *local, here, places)
 
     def _digest(self, model: LatentVariableModel) -> str:
         """Return what tells what follows from the landmarks' model and the rows of all processes,
@@ -100,7 +101,8 @@ class ConjugateLandmarks(_Landmarks):
     ) -> Finished:
         """Return the better of the models before and after the joint steps, by its bound."""
         self._agree(model)
-        every = self.every.processes.first(training.rotation).apply(self.data.blocks)
+        rotation = self.every.processes.first(training.rotation)
+        every = rotation.apply(self.data.blocks)
         # a model that was not trained to its end is none to go on from
         passes = NoPasses() if interrupted else self._passes(model)
         if not passes.knows("joint"):
@@ -151,9 +153,11 @@ def _for_many_passes(data: Data, plan: Plan) -> Data:
     checkpoint where there is one.
     """
     folder = None if plan.checkpoint is None else plan.checkpoint.parent
-    return tuple(
-        tuple(replace(block, Y=copied(block.Y, folder)) for block in blocks) for blocks in data
-    )
+
+    def held(block: Block) -> Block:
+        return replace(block, Y=copied(block.Y, folder))
+
+    return tuple(tuple(held(block) for block in blocks) for blocks in data)
 
 
 class _Kept:

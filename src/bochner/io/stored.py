@@ -50,27 +50,29 @@ def open_rows(
         There is no such file, it is of another kind or unreadable, or its columns are no numbers.
     """
     many = [path] if isinstance(path, str | os.PathLike) else path
-    if not isinstance(many, Sequence) or not all(
-        isinstance(file, str | os.PathLike) for file in many
-    ):
+    is_sequence = isinstance(many, Sequence)
+    if not is_sequence or not all(isinstance(file, str | os.PathLike) for file in many):
         do = 'write open_rows("table.parquet")'
         raise InputError(message("a path, or a sequence of paths", f"{path!r:.60}", do))
     paths = [Path(file) for file in many]
     if not paths:
-        raise InputError(message("a path, or a sequence of paths", "none", "name a file"))
+        do = "name a file"
+        raise InputError(message("a path, or a sequence of paths", "none", do))
     for file in paths:
         if not exists(file):
-            raise InputError(
-                message("a file", f"{file}, which does not exist", "check the path")
-            )
-    if len(paths) == 1 and paths[0].suffix.lower() in (".npy", ".zarr", ".h5ad"):
+            got = f"{file}, which does not exist"
+            raise InputError(message("a file", got, "check the path"))
+    first = paths[0]
+    kind = first.suffix.lower()
+    if len(paths) == 1 and kind in (".npy", ".zarr", ".h5ad"):
         if columns is not None:
             do = "leave columns out, or choose columns of the array"
-            raise InputError(message("columns only for parquet files", f"{paths[0]}", do))
-        return (_annotated if paths[0].suffix.lower() == ".h5ad" else _array)(paths[0])
+            raise InputError(message("columns only for parquet files", f"{first}", do))
+        return _annotated(first) if kind == ".h5ad" else _array(first)
     parts = [part for file in paths for part in parts_of(file)]
     if not parts or any(file.suffix.lower() != ".parquet" for file in parts):
-        got = f"{paths[0]}" + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        got = f"{first}{more}"
         do = "convert it, or read it whole: bochner.io.readers.read"
         raise InputError(message(f"rows in {', '.join(STORED)}", got, do))
     return ParquetSource(parts, columns)
@@ -98,16 +100,17 @@ def _array(path: Path) -> RowSource:
 
 
 def _encoding(array: object) -> str:
-    return str(dict(getattr(array, "attrs", {})).get("encoding-type", ""))
+    attributes = dict(getattr(array, "attrs", {}))
+    return str(attributes.get("encoding-type", ""))
 
 
 def _sparse(path: Path, group: object) -> RowSource:
     """Open a sparse matrix as anndata writes it."""
-    if not _encoding(group).startswith("csr"):
+    encoding = _encoding(group)
+    if not encoding.startswith("csr"):
+        got = f"{encoding} in {path}"
         do = "write it compressed by rows: X.tocsr()"
-        raise InputError(
-            message("a sparse matrix by rows", f"{_encoding(group)} in {path}", do)
-        )
+        raise InputError(message("a sparse matrix by rows", got, do))
     return SparseRows(group)
 
 
@@ -118,9 +121,8 @@ def _annotated(path: Path) -> RowSource:
     try:
         file = h5py.File(path, "r")
         variables = file["var"]
-        names = [
-            str(name) for name in elements.read_elem(variables[variables.attrs["_index"]])
-        ]
+        index = variables.attrs["_index"]
+        names = [str(name) for name in elements.read_elem(variables[index])]
         matrix = file["X"]
     except Exception as error:  # whatever the library raises: it is the file
         raise unreadable(path, "h5ad", error) from error
@@ -156,7 +158,9 @@ class SparseRows(RowSource):
     def _rows(self, start: int, stop: int) -> Any:
         ends = np.asarray(self._group["indptr"][start : stop + 1], dtype=np.int64)
         entries = slice(int(ends[0]), int(ends[-1]))
-        parts = (self._group["data"][entries], self._group["indices"][entries], ends - ends[0])
+        values = self._group["data"][entries]
+        places = self._group["indices"][entries]
+        parts = (values, places, ends - ends[0])
         rows: Any = sp.csr_array(parts, shape=(stop - start, self._shape[1]))
         return rows[:, self._index].astype(self.dtype)
 
@@ -209,10 +213,8 @@ class ParquetSource(RowSource):
         self.n_columns = len(self.columns)
         self.dtype = np.dtype(np.float32 if kinds == {"float"} else np.float64)
         self._last: tuple[int, Any] = (-1, None)
-        self._held: tuple[int, NDArray[np.generic]] = (
-            -1,
-            np.empty((0, self.n_columns), self.dtype),
-        )
+        nothing = np.empty((0, self.n_columns), self.dtype)
+        self._held: tuple[int, NDArray[np.generic]] = (-1, nothing)
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Return the rows from ``start`` to before ``stop``; the last row group is still there."""
@@ -221,9 +223,11 @@ class ParquetSource(RowSource):
         while start < stop:
             end = self._ends[number]
             rows = self._group(number)
-            parts.append(rows[len(rows) - (end - start) : len(rows) - (end - min(stop, end))])
-            start = min(stop, end)
-            number = number + 1
+            first = end - len(rows)
+            last = min(stop, end)
+            parts.append(rows[start - first : last - first])
+            start = last
+            number += 1
         return np.concatenate(parts)
 
     def _group(self, number: int) -> NDArray[np.generic]:
@@ -257,9 +261,8 @@ class ParquetSource(RowSource):
         for j, name in enumerate(self.columns or []):
             if name not in schema.names:
                 got = f"none in {path}"
-                raise InputError(
-                    message(f"a column {name!r}", got, "choose columns of all files")
-                )
+                do = "choose columns of all files"
+                raise InputError(message(f"a column {name!r}", got, do))
             kind = str(schema.field(name).type)
             if not kind.startswith(("int", "uint", "float", "double", "half", "bool")):
                 got = f"the type {kind}, {describe_column(j, self.columns)} of {path}"

@@ -81,7 +81,8 @@ class Parts:
         common = -0.5 * x.square().sum(1)
         out = []
         of_views = [_slopes(view, None) for view in self.views] if slopes is None else slopes
-        for view, terms, known in zip(self.views, self.target.terms, of_views, strict=True):
+        views = zip(self.views, self.target.terms, of_views, strict=True)
+        for view, terms, known in views:
             linear, constant = _of_points(view, terms, x, known)
             out.append(linear)
             common = common + constant
@@ -91,24 +92,27 @@ class Parts:
 
     def slopes(self, basis: Tensor) -> list[list[Tensor]]:
         """Return what `of_points` takes for a along a basis, (W, R)."""
-        nothing = [torch.zeros(1, view.n_columns, dtype=basis.dtype) for view in self.views]
-        sizes = [_of_rows(v, y).shape[1] for v, y in zip(self.views, nothing, strict=True)]
+        sizes = []
+        for view in self.views:
+            nothing = torch.zeros(1, view.n_columns, dtype=basis.dtype)
+            sizes.append(_of_rows(view, nothing).shape[1])
         parts = torch.split(basis, sizes)
         return [_slopes(view, part) for view, part in zip(self.views, parts, strict=True)]
 
     def of_rows(self, rows: Sequence[Tensor]) -> Tensor:
         """Return s (n, W) of encoded rows, (n, M_v) a view, NaN where missing."""
-        return torch.cat(
-            [_of_rows(v, y) for v, y in zip(self.views, rows, strict=True)], dim=1
-        )
+        pairs = zip(self.views, rows, strict=True)
+        return torch.cat([_of_rows(view, y) for view, y in pairs], dim=1)
 
     def drawn(self, x: Tensor) -> list[Tensor]:
         """Return encoded rows that the views draw at points, (P, M_v) a view."""
         source = random.generator(0, "cells/rows")
         rows = []
         for view in self.views:
-            mean = view.psi(view.draws[0], view.draws[0].features(x))[0]
-            rows.append(view.encode(view.likelihood.draw(mean, source)))
+            draw = view.draws[0]
+            mean, _ = view.psi(draw, draw.features(x))
+            values = view.likelihood.draw(mean, source)
+            rows.append(view.encode(values))
         return rows
 
     def are_the_bound(self, x: Tensor) -> bool:
@@ -129,9 +133,8 @@ class Parts:
 
 def celled(views: Sequence[ViewPosterior], dim: int) -> bool:
     """Return whether rows can be placed in cells: few dimensions, no covariates."""
-    return dim <= _MOST_DIMENSIONS and not any(
-        d.frequencies.n_linear for v in views for d in v.draws
-    )
+    linear = any(draw.frequencies.n_linear for view in views for draw in view.draws)
+    return dim <= _MOST_DIMENSIONS and not linear
 
 
 @functools.singledispatch
@@ -231,7 +234,8 @@ class Cells:
         self._parts = parts
         self._polynomials = Polynomials(parts.dim)
         some = candidates[:: -(-len(candidates) // _SPANNED)]
-        self._basis = _basis(parts.of_points(some)[0])
+        linear, _ = parts.of_points(some)
+        self._basis = _basis(linear)
         self._slopes = None if self._basis is None else parts.slopes(self._basis)
         at = [
             parts.of_points(part, self._slopes) for part in torch.split(candidates, _SPANNED)
@@ -298,17 +302,20 @@ class Cells:
         source = random.generator(0, "cells/points")
         shape = (len(at), _POINTS, at.shape[1])
         inside = torch.rand(shape, generator=source, dtype=torch.float64)
-        points = ((self._keys(at)[:, None] + inside) * self._width).flatten(0, 1)
+        places = self._keys(at)[:, None] + inside
+        points = (places * self._width).flatten(0, 1)
         drawn = self._parts.of_rows(self._parts.drawn(at))
         linear, common = self._parts.of_points(points)
         of_points = torch.arange(len(at)).repeat_interleave(_POINTS)
         exact = (drawn[of_points] * linear).sum(1) + common
         rows = torch.cat([self._reduced(drawn), drawn.new_ones(len(at), 1)], dim=1)
         target = CellTarget(self, rows)
-        away = float((target.evaluate(points, of_points)[0] - exact).abs().max())
+        value, _, _ = target.evaluate(points, of_points)
+        away = float((value - exact).abs().max())
         # rows that the model draws at a point lie about there
-        bends = -target.evaluate(at, torch.arange(len(at)))[2]
-        precision = max(1.0, float(torch.linalg.eigvalsh(bends).min()))
+        _, _, hessian = target.evaluate(at, torch.arange(len(at)))
+        least = torch.linalg.eigvalsh(-hessian).min()
+        precision = max(1.0, float(least))
         # such an error crosses 0 once more than the polynomials' degree
         slope = away * 2.0 * (DEGREE + 1) / self._width
         return slope / math.sqrt(precision)
@@ -346,14 +353,17 @@ class Cells:
         numbers = self._book.shape[1] * self._polynomials.index.shape[1]
         kept = dict(self._held) if len(self._held) < _NUMBERS // numbers else {}
         nodes = 0.5 * self._width * self._polynomials.nodes
-        width = len(nodes) * (self._parts_width + sum(_features(v) for v in self._parts.views))
+        n_features = sum(_features(view) for view in self._parts.views)
+        width = len(nodes) * (self._parts_width + n_features)
         for part in chunks(len(lacking), max(1, _AT_ONCE // width)):
             some = lacking[part]
             points = (centres[some][:, None] + nodes).flatten(0, 1)
             linear, common = self._parts.of_points(points, self._slopes)
             values = torch.cat([linear, common[:, None]], dim=1)
-            terms = self._polynomials.coefficients @ values.reshape(len(some), len(nodes), -1)
-            kept |= zip([codes[i] for i in some], terms.mT.contiguous(), strict=True)
+            of_cells = values.reshape(len(some), len(nodes), -1)
+            terms = self._polynomials.coefficients @ of_cells
+            made = [codes[i] for i in some]
+            kept |= zip(made, terms.mT.contiguous(), strict=True)
         cells = [kept.get(code, self._held.get(code)) for code in codes]
         self._held = kept
         return [cell for cell in cells if cell is not None]

@@ -59,7 +59,8 @@ class GaussianEntries(EntryTerms):
         away = y - mean
         on_mean = away / v
         value = -0.5 * ((2.0 * math.pi * v).log() + away * on_mean)
-        return Slopes(value, on_mean, 0.5 * (on_mean.square() - 1.0 / v))
+        on_variance = 0.5 * (on_mean.square() - 1.0 / v)
+        return Slopes(value, on_mean, on_variance)
 
     def curvatures(self, y: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:
         """Return its second derivatives."""
@@ -96,13 +97,15 @@ class LaplaceEntries(EntryTerms):
     ) -> tuple[Slopes, Curvatures]:
         """Return both, of one search for the modes."""
         series = laplace(self.likelihood.density(y), mean, variance)
-        shrink = 1.0 / (1.0 - variance * series.second)
+        first = series.first
+        second = series.second
+        shrink = 1.0 / (1.0 - variance * second)
         bend = 0.5 * variance * series.third * shrink.square()
-        on_variance = 0.5 * series.first.square() + 0.5 * series.second * shrink
-        slopes = Slopes(series.value, series.first + bend, on_variance + bend * series.first)
-        on_mean = series.second * shrink
-        mixed = on_mean * series.first
-        return slopes, Curvatures(on_mean, mixed, mixed * series.first)
+        on_variance = 0.5 * first.square() + 0.5 * second * shrink
+        slopes = Slopes(series.value, first + bend, on_variance + bend * first)
+        on_mean = second * shrink
+        mixed = on_mean * first
+        return slopes, Curvatures(on_mean, mixed, mixed * first)
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,8 @@ class QuadraticEntries(EntryTerms):
         shrink = 1.0 / (1.0 - variance * second)
         on_mean = first * shrink
         value = density.value(mean) + 0.5 * (variance * first * on_mean + shrink.log())
-        return Slopes(value, on_mean, 0.5 * (on_mean.square() + second * shrink))
+        on_variance = 0.5 * (on_mean.square() + second * shrink)
+        return Slopes(value, on_mean, on_variance)
 
     def curvatures(self, y: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:
         """Return the second derivatives."""
@@ -238,7 +242,9 @@ class EntrywiseTerm:
             self._gather(self._seen(bend.variance, rows)),
         )
         value = self._seen(slopes.value, rows).sum(1)
-        return value, j.slope(on_features), second + self._slant(j, on_features, on_spread)
+        gradient = j.slope(on_features)
+        hessian = second + self._slant(j, on_features, on_spread)
+        return value, gradient, hessian
 
     @functools.cached_property
     def _present(self) -> Tensor:
@@ -281,7 +287,8 @@ class EntrywiseTerm:
         """The part of the Hessian that comes from the bound's second derivatives."""
         weighted = d_psi * mean[:, None]
         out = weighted @ d_psi.transpose(1, 2)
-        cross = self._gather(torch.mul(d_psi, mixed[:, None], out=weighted)) @ d_spread
+        by_mixed = torch.mul(d_psi, mixed[:, None], out=weighted)
+        cross = self._gather(by_mixed) @ d_spread
         # no product of three in one call: the order of its products is looked for every time
         spread = (d_spread * variance[..., None]).transpose(1, 2) @ d_spread
         return out + cross + cross.transpose(1, 2) + spread
@@ -292,7 +299,8 @@ class EntrywiseTerm:
         n, dim, k = j.jacobian.shape
         slopes = j.jacobian.transpose(1, 2)
         # several groups in one call, as many as stay in the cache
-        for some in chunks(len(self.covariance), max(1, _CACHED // max(n * dim * k, 1))):
+        at_once = max(1, _CACHED // max(n * dim * k, 1))
+        for some in chunks(len(self.covariance), at_once):
             # symmetric matrices one below the other, transposed, are the same side by side
             beside = self.covariance[some].flatten(0, 1).T
             product = _pushed(j.jacobian, beside).reshape(n, -1, k) @ slopes

@@ -46,9 +46,11 @@ def sums_of_rows(pit: Array, drawn: Array, rows: NDArray[np.intp], n: int, seed:
     ranks = np.empty(drawn.shape)
     np.put_along_axis(ranks, order, np.arange(len(drawn))[:, None] + 0.5, axis=0)
     edge = 0.5 / len(drawn)
-    of_truth = _sums(norm.ppf(pit.clip(edge, 1.0 - edge))[None], rows, n)
-    others = _sums(norm.ppf(ranks / len(drawn)), rows, n)
-    return np.stack([0.5 * count * (count - 1.0), of_truth[0], of_truth[1], others[1]])
+    scores = norm.ppf(pit.clip(edge, 1.0 - edge))
+    squares, products = _sums(scores[None], rows, n)
+    _, of_draws = _sums(norm.ppf(ranks / len(drawn)), rows, n)
+    pairs = 0.5 * count * (count - 1.0)
+    return np.stack([pairs, squares, products, of_draws])
 
 
 def _sums(z: Array, rows: NDArray[np.intp], n: int) -> Array:
@@ -83,7 +85,8 @@ def beyond_draws(sums: Array, n_entries: int) -> tuple[float, float]:
     scale = max(squares.sum() / n_entries, 1e-12)
     away = pairs / scale - expected
     more = float(away.sum() / total)
-    return more, float(np.sqrt(np.square(away - more * counts).sum()) / total)
+    error = np.sqrt(np.square(away - more * counts).sum()) / total
+    return more, float(error)
 
 
 def skewness(pit: Array, rows: NDArray[np.intp]) -> tuple[float, float]:
@@ -130,7 +133,8 @@ def beyond_scale(
     slope = float(norm.pdf(c) / norm.pdf(quartile)) * c / quartile
     influence = far - p + slope * ((away <= middle) - 0.5)
     excess, error = mean_of_rows(influence, rows)
-    least = np.sqrt((p * (1.0 - p) + 0.25 * slope**2 - slope * p) / len(pit))
+    variance = p * (1.0 - p) + 0.25 * slope**2 - slope * p
+    least = np.sqrt(variance / len(pit))
     return excess, max(error, float(least))
 
 
@@ -144,7 +148,8 @@ def mean_of_rows(values: Array, rows: NDArray[np.intp]) -> tuple[float, float]:
     n = len(sums)
     if n < 2:
         return mean, float("inf")
-    return mean, float(np.sqrt(n / (n - 1) * np.sum(sums**2)) / len(values))
+    error = np.sqrt(n / (n - 1) * np.sum(sums**2)) / len(values)
+    return mean, float(error)
 
 
 def mean_of_fits(

@@ -252,10 +252,8 @@ def error_falls_with_the_root_of_the_features(kernel: SpectralKernel, d: int) ->
     """16 times the features: a quarter of the error."""
     x = points(5, d)
     expected = matrix(kernel, x)
-    few, many = (
-        float((grams(kernel, x, h, _MORE_DRAWS) - expected).square().mean().sqrt())
-        for h in (16, 256)
-    )
+    errors = [grams(kernel, x, h, _MORE_DRAWS) - expected for h in (16, 256)]
+    few, many = (float(error.square().mean().sqrt()) for error in errors)
     holds(
         _RATIO[0] < few / many < _RATIO[1],
         f"{_where(kernel, d)}: 16 times the features must leave about a quarter of the error: it "
@@ -289,9 +287,8 @@ def features_are_differentiable(kernel: SpectralKernel, d: int) -> None:
 
     def features(*parameters: Tensor) -> Tensor:
         replaced = dict(zip(names, parameters, strict=True))
-        return fourier_features(
-            x, torch.func.functional_call(_Points(kernel), replaced, (noise,))
-        )
+        spectrum = torch.func.functional_call(_Points(kernel), replaced, (noise,))
+        return fourier_features(x, spectrum)
 
     _gradcheck(features, values, f"{where}: gradients of features")
     change = features(*values).square()[:, :2].sum(0).diff()

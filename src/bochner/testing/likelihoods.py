@@ -144,7 +144,8 @@ def densities_add_up_to_one(case: Case) -> None:
     """The sum or integral of p(y | psi) over y is 1; mean and variance are its moments."""
     likelihood = case.likelihood
     values = case.values[:, None]
-    p = likelihood.log_prob(values, case.psi[None, :]).detach().exp() * case.measure()
+    log_p = likelihood.log_prob(values, case.psi[None, :]).detach()
+    p = log_p.exp() * case.measure()
     tolerance = _SUM if case.discrete else _TRAPEZOID
     text = f"{case.where}: densities must add up to one"
     close(p.sum(0), torch.ones_like(case.psi), text, rtol=0.0, atol=tolerance)
@@ -177,11 +178,11 @@ def draws_follow_the_density(case: Case) -> None:
         return  # draws are categories, values are encoded
     lowest = float(case.values.min())
     inside = bool((y >= lowest).all())
-    holds(
-        inside, f"{case.where}: draws must be at least {lowest:.3g}, got {float(y.min()):.3g}."
-    )
+    got = f"got {float(y.min()):.3g}"
+    holds(inside, f"{case.where}: draws must be at least {lowest:.3g}, {got}.")
     weights = case.measure()[:, 0]
-    mass = (likelihood.log_prob(case.values, psi[0]).detach().exp() * weights).cumsum(0)
+    log_p = likelihood.log_prob(case.values, psi[0]).detach()
+    mass = (log_p.exp() * weights).cumsum(0)
     half = 0.0 if case.discrete else 0.5
     for share in (0.25, 0.5, 0.75):
         at = min(int((mass < share).sum()), len(mass) - 1)
@@ -198,11 +199,11 @@ def draws_follow_the_density(case: Case) -> None:
 def predictions_are_integrals_over_psi(case: Case) -> None:
     """log_predictive is log E p(y | psi), and predict gives the moments of that density."""
     likelihood = case.likelihood
-    values = case.values
+    values = case.values[:, None, None]
     mean = torch.tensor([[-1.0], [0.3], [1.0]], dtype=torch.float64)
     variance = torch.full_like(mean, 0.5)
     log_p = likelihood.log_predictive(
-        values[:, None, None].expand(-1, 3, 1).reshape(-1, 1),
+        values.expand(-1, 3, 1).reshape(-1, 1),
         mean.repeat(len(values), 1),
         variance.repeat(len(values), 1),
     )
@@ -211,11 +212,11 @@ def predictions_are_integrals_over_psi(case: Case) -> None:
     close(p.sum(0), torch.ones_like(mean), text, rtol=0.0, atol=1e-4)
     if not case.numeric:
         return
-    expected = (p * values[:, None, None]).sum(0)
+    expected = (p * values).sum(0)
     first, second = likelihood.predict(mean, variance)
     text = f"{case.where}: predict must give the mean of the predictive density"
     close(first, expected, text, rtol=1e-3, atol=1e-4)
-    spread = (p * (values[:, None, None] - expected).square()).sum(0)
+    spread = (p * (values - expected).square()).sum(0)
     text = f"{case.where}: predict must give the variance of the predictive density"
     close(second, spread, text, rtol=0.03, atol=1e-6)
 
@@ -264,10 +265,11 @@ def slopes_and_curvatures_are_derivatives(case: Case) -> None:
         mean = grid.clone().requires_grad_()
         variance = (spread + 0.05).requires_grad_()
         slopes = likelihood.slopes(y, mean, variance)
-        expected = torch.autograd.grad(slopes.value.sum(), (mean, variance), create_graph=True)
-        for name, slope, other in zip(
-            ("d_mean", "d_variance"), (slopes.d_mean, slopes.d_variance), expected, strict=True
-        ):
+        total = slopes.value.sum()
+        expected = torch.autograd.grad(total, (mean, variance), create_graph=True)
+        names = ("d_mean", "d_variance")
+        stated = (slopes.d_mean, slopes.d_variance)
+        for name, slope, other in zip(names, stated, expected, strict=True):
             text = f"{where}: {name} must be the derivative of value, y = {float(y[0])}"
             close(slope.expand_as(other), other, text, rtol=1e-6, atol=1e-7)
         bend = likelihood.curvatures(y, grid, spread + 0.05)
@@ -294,11 +296,14 @@ def products_rank_as_the_bound(case: Case) -> None:
     variance = torch.full_like(mean, 0.4)
     pairs = likelihood.products(y, mean, variance)
     scores = sum((of_row @ of_candidate.T for of_row, of_candidate in pairs), torch.zeros(()))
-    upper = torch.triu(torch.ones(len(mean), len(mean), dtype=torch.bool), 1)
+    every = torch.ones(len(mean), len(mean), dtype=torch.bool)
+    upper = torch.triu(every, 1)
     for i, value in enumerate(case.entries):
-        bound = likelihood.slopes(y[i].expand_as(mean), mean, variance).value[:, 0].detach()
+        slopes = likelihood.slopes(y[i].expand_as(mean), mean, variance)
+        bound = slopes.value[:, 0].detach()
         expected = (bound[:, None] - bound[None, :])[upper].sign()
-        ranked = (scores[i][:, None] - scores[i][None, :])[upper].detach().sign()
+        score = scores[i].detach()
+        ranked = (score[:, None] - score[None, :])[upper].sign()
         agree = float((expected == ranked).double().mean())
         holds(
             agree >= _RANKED,
