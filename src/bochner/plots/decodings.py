@@ -72,6 +72,7 @@ def starts(
     ax.set_yticks(
         range(len(raced)),
         [f"{of_start['init']}{text}" for of_start, text in zip(raced, steps, strict=True)],
+        parse_math=False,
     )
     ax.set_ylim(-0.6, len(raced) - 0.4)
     ax.locator_params(axis="x", nbins=5)
@@ -151,7 +152,8 @@ def decoded_grid(
             lines = ax.contour(std, extent=ends, colors="white", linewidths=0.8, levels=5)
             ax.clabel(lines, fontsize=7)
         label = _called(model, j)
-        figure(ax).colorbar(image, ax=ax, label=f"decoded {label}")
+        bar = figure(ax).colorbar(image, ax=ax)
+        bar.set_label(f"decoded {label}", parse_math=False)
         said = f"{label} of view {name!r}; lines: standard deviation of a new observation"
     else:
         images = model.inverse_transform(places)[:, positions].reshape(n, n, *shape)[::-1]
@@ -218,7 +220,7 @@ def reconstructions(
         decoded = model.inverse_transform(model.transform(X))[:, positions]
         _scatter_entries(ax, values[:, positions], np.asarray(decoded, dtype=float), name, s)
         if title:
-            ax.set_title(title, loc="left")
+            finish(ax, title, "observed", "decoded")
         return ax
     shape = _check_shape(shape, positions, name)
     rows = evenly_spread(len(values), n)

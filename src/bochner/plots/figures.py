@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import io
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bochner.errors import printable
 from bochner.io.outputs import replacing
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 # Of what a notebook shows: as many as matplotlib has by default.
 _SCREEN_DPI = 100
 INK = "#303030"
+FAINT = "#b0b0b0"
 # Petroff's ten colours, chosen by survey and simulation to be told apart with every kind of colour
 # vision.
 COLOURS = (
@@ -29,6 +32,8 @@ COLOURS = (
     "#717581",
     "#92dadd",
 )
+# Where a legend covers no data.
+BESIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
 
 
 def save(ax: Axes, path: str | Path, dpi: int = 150) -> Path:
@@ -101,7 +106,37 @@ def figure(ax: Axes) -> Any:
 
 def finish(ax: Axes, title: str, x: str, y: str) -> None:
     """Give an Axes its title and labels, in one style."""
-    ax.set_title(title, loc="left", fontsize=11, color=INK)
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
+    # names of columns and views may hold dollar signs, which would start mathematics
+    ax.set_title(title, loc="left", fontsize=11, color=INK, parse_math=False)
+    ax.set_xlabel(x, parse_math=False)
+    ax.set_ylabel(y, parse_math=False)
     ax.spines[["top", "right"]].set_visible(False)
+
+
+def legend(ax: Axes, handles: Sequence[Any], names: Sequence[str], **options: Any) -> None:
+    """Draw a legend with names as they are: matplotlib leaves out those that begin with an
+    underscore, and reads mathematics between dollar signs.
+    """
+    options = {"frameon": False} | options
+    made = ax.legend(handles, [str(i) for i in range(len(names))], **options)
+    for text, name in zip(made.get_texts(), names, strict=True):
+        text.set_parse_math(False)
+        text.set_text(name)
+
+
+def shortened(names: Iterable[object], length: int) -> list[str]:
+    """Return names on one line each, those that are longer than so many characters without their
+    middle; without their common beginning where they would look the same.
+    """
+    lines = [printable(" ".join(str(name).split())) for name in names]
+    short = [_shortened(line, length) for line in lines]
+    if len(set(short)) == len(set(lines)):
+        return short
+    letters = enumerate(zip(*lines, strict=False))
+    start = next((i for i, at_place in letters if len(set(at_place)) > 1), 0)
+    return [_shortened(f"…{line[start:]}", length) for line in lines]
+
+
+def _shortened(line: str, length: int) -> str:
+    end = (length - 1) // 2
+    return line if len(line) <= length else f"{line[: length - 1 - end]}…{line[-end:]}"

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from bochner.data.accepted import COUNT, COUNT_OR_NONE, checked, is_missing, pair
+from bochner.data.accepted import COUNT, COUNT_OR_NONE, checked, pair
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import evenly_spread
-from bochner.data.validation import as_array
 from bochner.errors import InputError, message
-from bochner.plots.figures import COLOURS, INK, axes, figure, finish
+from bochner.plots.figures import (
+    BESIDE,
+    COLOURS,
+    FAINT,
+    INK,
+    axes,
+    finish,
+    legend,
+    shortened,
+)
+from bochner.plots.labels import draw_labels, row_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,9 +30,6 @@ if TYPE_CHECKING:
     from bochner.estimators.base import LatentVariableEstimator
 
 
-_MARKERS = "os^Dv"
-_FAINT = "#b0b0b0"
-_MOST_CLASSES = len(COLOURS) * len(_MARKERS)
 # Empty pixels between two images of a strip.
 _PIXEL_GAP = 1
 # Rows of a map; a picture has fewer points than more would need.
@@ -51,8 +56,9 @@ def latent_map(
     model : LatentVariableEstimator
         Fitted.
     labels : array-like of shape (N,), optional
-        Classes (text, or up to 50 whole numbers) get colours and a name at their median; numbers a
-        colour bar.
+        Classes (text, categories, or up to 50 whole numbers) get colours, and a name at their
+        median where they are few; numbers and dates get a colour bar. Rows without a label are
+        grey. Of more than 50 classes those with most rows have a mark of their own.
     dims : (int, int), default=(0, 1)
         Latent dimensions to draw. A model with one dimension is drawn against the row number.
     ax : Axes, optional
@@ -69,35 +75,30 @@ def latent_map(
     Axes
     """
     check_is_fitted(model)
-    ax = ax or axes(6.4, 5.6)[0]
     Z, std, names = _coordinates(model, dims)
     n_rows = len(Z)
-    y = None if labels is None else _labels(labels, n_rows)
+    y = None if labels is None else row_labels(labels, n_rows)
+    ax = ax or axes(6.4 if y is None else y.figure_width, 5.6)[0]
+    if names[0] != "row":
+        # the prior is as wide in every direction
+        ax.set_aspect("equal", adjustable="datalim")
     if n_rows > _DRAWN:
         some = np.linspace(0, n_rows - 1, _DRAWN).astype(int)
         Z = Z[some]
         std = std[some]
-        y = None if y is None else y[some]
+        y = None if y is None else y.of(some)
     _ellipses(ax, Z, std, n_ellipses)
     size = float(np.clip(9000 / len(Z), 5, 30)) if s is None else s
     if y is None:
         ax.scatter(Z[:, 0], Z[:, 1], s=size, color=COLOURS[0], linewidths=0, alpha=0.8)
-    elif _is_classes(y):
-        _scatter_classes(ax, Z, y, size)
     else:
-        points = ax.scatter(
-            Z[:, 0], Z[:, 1], s=size, c=y.astype(float), cmap=cmap, linewidths=0
-        )
-        figure(ax).colorbar(points, ax=ax, label="label")
+        draw_labels(ax, Z, y, size, cmap)
     count = min(n_ellipses, len(Z))
     which = "each" if count == len(Z) else f"{count} of them"
     shape = "line" if names[0] == "row" else "ellipse"
     drawn = f"{len(Z):,} of {n_rows:,} rows" if n_rows > _DRAWN else f"{n_rows:,} rows"
     said = drawn + (f"; {shape}: one standard deviation ({which})" if count else "")
     finish(ax, title or said, *names)
-    if names[0] != "row":
-        # the prior is as wide in every direction
-        ax.set_aspect("equal", adjustable="datalim")
     return ax
 
 
@@ -128,7 +129,7 @@ def bound_trace(
     ax = ax or axes(6.4, 4.0)[0]
     history = np.asarray(model.elbo_history_, dtype=float)
     steps = np.arange(1, len(history) + 1)
-    ax.plot(steps, history, color=_FAINT, linewidth=0.8, label="one draw per step")
+    ax.plot(steps, history, color=FAINT, linewidth=0.8, label="one draw per step")
     width = min(window, len(history) // 10)
     if width > 1:
         mean = np.convolve(history, np.full(width, 1 / width), mode="valid")
@@ -182,19 +183,16 @@ def relevance(
     ax = ax or axes(6.4, 3.6)[0]
     n_views, n_dims = model.relevance_.shape
     width = 0.8 / n_views
-    for i, view in enumerate(model.views_):
+    bars = []
+    for i in range(n_views):
         places = np.arange(n_dims) + (i - (n_views - 1) / 2) * width
-        ax.bar(
-            places,
-            100 * model.relevance_[i],
-            width * 0.92,
-            color=COLOURS[i % len(COLOURS)],
-            label=view,
-        )
+        colour = COLOURS[i % len(COLOURS)]
+        bars.append(ax.bar(places, 100 * model.relevance_[i], width * 0.92, color=colour))
     ax.set_xticks(range(n_dims))
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0f} %")
     if n_views > 1:
-        ax.legend(frameon=False, title="view", ncols=2 if n_views > 4 else 1)
+        names = shortened(model.views_, 24)
+        legend(ax, bars, names, title="view", **BESIDE)
     finish(
         ax,
         title or "What each latent dimension carries",
@@ -341,63 +339,6 @@ def _ellipses(ax: Axes, Z: FloatArray, std: FloatArray, count: int) -> None:
     )
     ax.add_collection(drawn)
     ax.update_datalim(np.vstack([Z[rows] - std[rows], Z[rows] + std[rows]]))
-
-
-def _labels(labels: ArrayLike, n_rows: int) -> NDArray[np.generic]:
-    y = as_array("labels", labels)
-    if y.shape != (n_rows,):
-        raise InputError(
-            message(f"labels of shape ({n_rows},)", str(y.shape), "pass one per training row")
-        )
-    if y.dtype.kind in "fiub":
-        return y
-    values = y.tolist()
-    known = [value for value in values if not is_missing(value)]
-    if all(isinstance(value, Real) and not isinstance(value, bool) for value in known):
-        return np.array(
-            [np.nan if is_missing(value) else value for value in values], np.float64
-        )
-    return np.array(["missing" if is_missing(value) else str(value) for value in values])
-
-
-def _is_classes(y: NDArray[np.generic]) -> bool:
-    return (
-        y.dtype.kind not in "f" and len(np.unique(y)) <= _MOST_CLASSES
-    ) or y.dtype.kind in "OSU"
-
-
-def _scatter_classes(ax: Axes, Z: FloatArray, y: NDArray[np.generic], size: float) -> None:
-    from matplotlib.patheffects import withStroke
-
-    classes = np.unique(y)
-    for i, name in enumerate(classes):
-        members = Z[y == name]
-        colour = COLOURS[i % len(COLOURS)]
-        marker = _MARKERS[i // len(COLOURS) % len(_MARKERS)]
-        ax.scatter(
-            members[:, 0],
-            members[:, 1],
-            s=size,
-            color=colour,
-            marker=marker,
-            linewidths=0,
-            alpha=0.85,
-            label=str(name),
-        )
-        if len(classes) <= len(COLOURS):
-            outline = [withStroke(linewidth=4, foreground="white")]
-            place = np.median(members, axis=0)
-            ax.annotate(
-                str(name),
-                place,
-                ha="center",
-                va="center",
-                weight="bold",
-                fontsize=14,
-                color=INK,
-                path_effects=outline,
-            )
-    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, markerscale=1.5)
 
 
 def _strip(images: FloatArray, shape: tuple[int, int]) -> FloatArray:

@@ -67,7 +67,7 @@ def loadings(
             text = f"{100 * share:.0f}"
             ax.annotate(text, (d, i), ha="center", va="center", fontsize=8, color=colour)
     ax.set_xticks(range(shares.shape[1]))
-    ax.set_yticks(range(len(rows)), [str(names[j]) for j in rows])
+    ax.set_yticks(range(len(rows)), [str(names[j]) for j in rows], parse_math=False)
     bar = figure(ax).colorbar(image, ax=ax)
     bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     finish(ax, title or "Share of each column's variance", "latent dimension", "column")

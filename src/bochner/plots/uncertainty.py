@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bochner.errors import InputError, message
-from bochner.plots.figures import COLOURS, INK, axes, finish
+from bochner.plots.figures import COLOURS, INK, axes, finish, legend, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,13 +36,14 @@ def calibration(report: Any, axs: list[Axes] | None = None) -> list[Axes]:
         raise InputError(message("a CalibrationReport", got, hint))
     left, right = _two(axs)
     left.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
+    lines = []
     for i, view in enumerate(report.views.values()):
         colour = COLOURS[i % len(COLOURS)]
         pit = np.asarray(view.pit)
         half = len(pit) // 2
         # an interval of level 2 k / bins holds the k bins on both sides of the middle
         held = np.concatenate([[0.0], np.cumsum(pit[half:] + pit[half - 1 :: -1])])
-        left.plot(np.linspace(0, 1, half + 1), held, color=colour, label=view.view)
+        lines += left.plot(np.linspace(0, 1, half + 1), held, color=colour)
         levels = list(view.coverage)
         shares = list(view.coverage.values())
         errors = 2 * np.array(list(view.coverage_se.values()))
@@ -62,7 +63,8 @@ def calibration(report: Any, axs: list[Axes] | None = None) -> list[Axes]:
     for axis in (left.xaxis, left.yaxis):
         axis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     left.set_aspect("equal")
-    left.legend(frameon=False, title="view", loc="upper left")
+    names = shortened((view.view for view in report.views.values()), 24)
+    legend(left, lines, names, title="view", loc="upper left")
     state = "calibrated" if report.calibrated else "not calibrated"
     finish(left, f"Central intervals: {state} on these entries", "should hold", "hold")
     finish(

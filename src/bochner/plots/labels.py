@@ -1,0 +1,228 @@
+"""What the rows of a map are called, and how that is drawn: classes, numbers and dates."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bochner.data.accepted import is_missing
+from bochner.data.arrays import BoolArray, FloatArray
+from bochner.data.validation import as_array
+from bochner.errors import InputError, message
+from bochner.page.labels import as_labels
+from bochner.plots.figures import BESIDE, COLOURS, FAINT, INK, figure, legend, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MARKERS = "os^Dv"
+# Classes with a mark of their own; so many are named on the map, and in one column of a legend.
+_MARKED, _NAMED, _LISTED = len(COLOURS) * len(_MARKERS), len(COLOURS), 20
+# Points of a name on the map, width of a letter and height of a line.
+_FONT, _LETTER, _LINE = 12, 8.0, 16.0
+
+
+@dataclass(frozen=True)
+class RowLabels:
+    """One label of every row.
+
+    Attributes
+    ----------
+    values : ndarray of shape (N,)
+        Numbers (NaN = missing), days since 1970, or codes of classes (-1 = missing).
+    classes : list of str, or None
+        Names of the classes; None for numbers.
+    name : str
+        Of the numbers.
+    are_dates : bool
+    """
+
+    values: NDArray[np.generic]
+    classes: list[str] | None
+    name: str = "label"
+    are_dates: bool = False
+
+    @property
+    def known(self) -> BoolArray:
+        """Which rows have a label."""
+        if self.classes is None:
+            return np.isfinite(self.values.astype(np.float64))
+        return np.asarray(self.values.astype(np.int64) >= 0)
+
+    @property
+    def figure_width(self) -> float:
+        """Inches that a map and its legend need."""
+        many = self.classes is not None and len(self.classes) > _LISTED
+        return 8.4 if many else 6.4
+
+    def of(self, rows: NDArray[np.intp]) -> RowLabels:
+        """Return the labels of some rows."""
+        return replace(self, values=self.values[rows])
+
+
+def row_labels(given: Any, n_rows: int) -> RowLabels:
+    """Tell classes, numbers and dates apart.
+
+    Raises
+    ------
+    InputError
+        There is not one label per row.
+    """
+    y: Any = as_array("labels", given)
+    if y.shape != (n_rows,):
+        raise InputError(
+            message(f"labels of shape ({n_rows},)", str(y.shape), "pass one per training row")
+        )
+    # pandas: a Series has its codes in cat, a Categorical in itself
+    codes = getattr(getattr(given, "cat", given), "codes", None)
+    if codes is not None:
+        return _of_categories(np.asarray(codes), given.dtype)
+    if y.dtype.kind == "m":
+        return RowLabels(y / np.timedelta64(1, "D"), None, "label (days)")
+    known = np.array([not is_missing(value) for value in y.tolist()], dtype=bool)
+    if y.dtype.kind == "M" or _all(y[known], (datetime.date, np.datetime64)):
+        return _of_dates(y, known)
+    if y.dtype.kind == "b":
+        y = y.astype(str)
+    elif y.dtype.kind == "O" and _all(y[known], Real) and not _all(y[known], bool):
+        y = np.array([v if k else np.nan for v, k in zip(y, known, strict=True)], np.float64)
+    found = as_labels(y, n_rows)[0]
+    return RowLabels(found.values, found.classes)
+
+
+def _all(values: NDArray[np.generic], kind: Any) -> bool:
+    return bool(values.size) and all(isinstance(value, kind) for value in values)
+
+
+def _of_categories(codes: NDArray[np.generic], dtype: Any) -> RowLabels:
+    """Classes in the order of ordered categories, else sorted as texts are."""
+    texts = [str(category) for category in dtype.categories]
+    y = np.array([texts[k] if k >= 0 else None for k in codes.tolist()], dtype=object)
+    found = as_labels(y, len(y))[0]
+    names = found.classes or []
+    if dtype.ordered:
+        names = sorted(names, key=texts.index)
+    place = [names.index(name) for name in found.classes or []]
+    # the last one is that of the code -1
+    return RowLabels(np.array([*place, -1])[found.values.astype(np.int64)], names)
+
+
+def _of_dates(y: NDArray[np.generic], known: BoolArray) -> RowLabels:
+    from matplotlib import dates
+
+    to_days: Any = dates.date2num
+    days = np.full(len(y), np.nan)
+    if known.any():
+        days[known] = to_days(y[known])
+    return RowLabels(days, None, are_dates=True)
+
+
+def draw_labels(ax: Axes, Z: FloatArray, labels: RowLabels, size: float, cmap: str) -> None:
+    """Draw rows in the colours of their labels, with what tells the colours; those without a label
+    are grey.
+    """
+    known = labels.known
+    marks: list[tuple[Any, str]] = []
+    if not known.all():
+        # open: one of the classes has a grey colour
+        style = {"facecolors": "none", "edgecolors": FAINT, "linewidths": 0.8}
+        marks = [(_points(ax, Z[~known], s=size, **style), "no label")]
+    if labels.classes is not None:
+        _draw_classes(ax, Z, labels, size, marks)
+        return
+    if known.any():
+        _draw_numbers(ax, Z[known], labels.of(np.flatnonzero(known)), size, cmap)
+    if marks:
+        legend(ax, *zip(*marks, strict=True), loc="upper left", frameon=True)
+
+
+def _points(ax: Axes, Z: FloatArray, **style: Any) -> Any:
+    return ax.scatter(Z[:, 0], Z[:, 1], **style)
+
+
+def _draw_numbers(ax: Axes, Z: FloatArray, labels: RowLabels, size: float, cmap: str) -> None:
+    from matplotlib import dates
+
+    points = _points(ax, Z, s=size, c=labels.values.astype(float), cmap=cmap, linewidths=0)
+    ticks: dict[str, Any] = {}
+    if labels.are_dates:
+        of_dates: Any = dates
+        places = of_dates.AutoDateLocator()
+        ticks = {"ticks": places, "format": of_dates.ConciseDateFormatter(places)}
+    figure(ax).colorbar(points, ax=ax, label=labels.name, **ticks)
+
+
+def _draw_classes(
+    ax: Axes, Z: FloatArray, labels: RowLabels, size: float, below: list[tuple[Any, str]]
+) -> None:
+    """Draw the classes with most rows, in their order, each with a mark of its own; other classes
+    share one, and stand below with the marks that are there already.
+    """
+    codes, classes = labels.values.astype(np.int64), labels.classes or []
+    rows = np.bincount(codes[codes >= 0], minlength=len(classes))
+    marked = np.sort(np.argsort(-rows, kind="stable")[:_MARKED])
+    marked = marked[rows[marked] > 0]
+    marks = []
+    rest = (codes >= 0) & ~np.isin(codes, marked)
+    if rest.any():
+        crosses = _points(ax, Z[rest], s=size, color=FAINT, marker="x", linewidths=0.8)
+        below = [(crosses, f"and {np.unique(codes[rest]).size} more"), *below]
+    for i, k in enumerate(marked):
+        points = _points(
+            ax,
+            Z[codes == k],
+            s=size,
+            color=COLOURS[i % len(COLOURS)],
+            marker=_MARKERS[i // len(COLOURS)],
+            linewidths=0,
+            alpha=0.85,
+        )
+        marks.append((points, classes[k]))
+    names = [name for _, name in marks]
+    if len(marked) <= _NAMED:
+        middles = [np.median(Z[codes == k], axis=0) for k in marked]
+        _write_names(ax, shortened(names, 14), middles)
+    many = len(names) > _LISTED
+    small = {"ncols": 2, "fontsize": 8, "labelspacing": 0.4, "columnspacing": 1.0}
+    handles = [handle for handle, _ in (*marks, *below)]
+    names = [*shortened(names, 16 if many else 24), *(name for _, name in below)]
+    legend(ax, handles, names, **BESIDE, **(small if many else {}))
+
+
+def _write_names(ax: Axes, names: list[str], middles: list[FloatArray]) -> None:
+    """Write names over the middles of their classes, higher where one would cover another."""
+    from matplotlib.patheffects import withStroke
+
+    if not names:
+        return
+    # limits are those of the data only now
+    ax.apply_aspect()
+    places = ax.transData.transform(np.array(middles)) * 72 / figure(ax).dpi
+    boxes: list[tuple[float, float, float]] = []
+    for i in np.argsort(places[:, 1]):
+        x, y = places[i]
+        half = 0.5 * _LETTER * len(names[i])
+        while any(
+            abs(x - left) < half + other and abs(y - base) < _LINE
+            for left, base, other in boxes
+        ):
+            y += 0.25 * _LINE
+        boxes.append((x, y, half))
+        ax.annotate(
+            names[i],
+            middles[i],
+            (0, y - places[i, 1]),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            weight="bold",
+            fontsize=_FONT,
+            color=INK,
+            parse_math=False,
+            path_effects=[withStroke(linewidth=3, foreground="white")],
+        )
