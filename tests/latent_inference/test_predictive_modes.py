@@ -13,7 +13,7 @@ from bochner.latent_inference.entry_terms import (
     QuadraticEntries,
 )
 from bochner.latent_inference.infer import place
-from bochner.latent_inference.modes import climb
+from bochner.latent_inference.modes import Limits, climb
 from bochner.latent_inference.predictive_modes import (
     Modes,
     climbed,
@@ -236,11 +236,11 @@ def test_a_step_that_is_near_is_taken_with_the_rise_it_promises():
             return 5.0 - 0.5 * (away * pushed).sum(1), -pushed, hessian
 
     starts, rows = top + 0.05, torch.arange(6)
-    x, value = climb(Quadratic(), starts, rows, 1e-9, near=0.3)[:2]
+    x, value = climb(Quadratic(), starts, rows, Limits(1e-9, near=0.3))[:2]
     assert evaluations == [6]
     torch.testing.assert_close(x, top)
     torch.testing.assert_close(value, torch.full((6,), 5.0, dtype=torch.float64))
-    climb(Quadratic(), starts, rows, 1e-9)
+    climb(Quadratic(), starts, rows, Limits(1e-9))
     assert len(evaluations) > 2
 
 
@@ -258,7 +258,7 @@ def test_a_climb_along_a_curved_ridge_arrives_at_its_top(steepness):
             return tuple(torch.vmap(part)(x) for part in parts)
 
     starts = torch.tensor([[2.0, math.sin(6.0)], [-1.7, 0.3]], dtype=torch.float64)
-    ends = climb(Ridge(), starts, torch.arange(2), 1e-5, 200, on_ridge=True)
+    ends = climb(Ridge(), starts, torch.arange(2), Limits(1e-5, 200), rounding=torch.zeros(2))
     # in units of the standard deviation along the ridge
     torch.testing.assert_close(ends.x, torch.zeros_like(starts), atol=1e-4, rtol=0.0)
 
@@ -281,7 +281,7 @@ def test_a_climb_ends_where_the_value_is_rounded_and_the_slope_is_not():
 
     starts = torch.tensor([[0.9, -0.3], [0.01, 0.02], [-1.4, 2.0]], dtype=torch.float64)
     error = torch.full((3,), width, dtype=torch.float64)
-    ends = climb(Rounded(), starts, torch.arange(3), 1e-5, 2000, on_ridge=True, rounding=error)
+    ends = climb(Rounded(), starts, torch.arange(3), Limits(1e-5, 2000), rounding=error)
     torch.testing.assert_close(ends.x, torch.zeros_like(starts), atol=1e-8, rtol=0.0)
     assert len(evaluations) < 30
 
@@ -302,7 +302,9 @@ def test_a_climb_does_not_go_to_and_fro_between_a_slope_and_a_valley():
             return tuple(torch.vmap(part)(x) for part in parts)
 
     starts = torch.linspace(-3.0, 4.0, 141, dtype=torch.float64)[:, None]
-    ends = climb(Valley(), starts, torch.arange(141), 1e-6, 300, on_ridge=True)
+    ends = climb(
+        Valley(), starts, torch.arange(141), Limits(1e-6, 300), rounding=torch.zeros(141)
+    )
     _, slope, bend = Valley().evaluate(ends.x, torch.arange(141))
     assert len(evaluations) < 100
     assert float(slope.abs().max()) < 1e-4

@@ -5,7 +5,7 @@ for ``--batch`` and ``--covariate``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -193,23 +193,24 @@ def _typed(distinct: Sequence[str], known: Column | None) -> tuple[list[object],
     their type.
     """
     told = [cell for cell in distinct if cell.lower() not in MISSING]
-    numbers = [number(cell) for cell in told]
-    texts = any(value is None for value in numbers)
+    dtype = _dtype_of(told, known)
+    values = dict(zip(told, map(_READERS[dtype], told), strict=True))
+    return [values.get(cell) for cell in distinct], dtype
+
+
+def _dtype_of(told: Sequence[str], known: Column | None) -> str:
+    """Return what pandas calls the type of cells that are not missing."""
     if isinstance(known, Labelled) and any(isinstance(label, str) for label in known.labels):
-        texts = True
-
-    def values(of_cell: Callable[[str], object]) -> list[object]:
-        return [None if cell.lower() in MISSING else of_cell(cell) for cell in distinct]
-
-    if texts:
-        return values(str), "string"
-    if not told and known is not None:
-        return [None] * len(distinct), _holding(known)
-    if told and all(cell.lower() in _TRUTH for cell in told):
-        return [_TRUTH.get(cell.lower()) for cell in distinct], "boolean"
-    if type(known) is not Number and told and all(map(_is_whole, told)):
-        return values(_whole), "Int64"
-    return values(number), "Float64"
+        return "string"
+    if any(number(cell) is None for cell in told):
+        return "string"
+    if not told:
+        return "Float64" if known is None else _holding(known)
+    if all(cell.lower() in _TRUTH for cell in told):
+        return "boolean"
+    if type(known) is not Number and all(map(_is_whole, told)):
+        return "Int64"
+    return "Float64"
 
 
 def _holding(column: Column) -> str:
@@ -229,6 +230,15 @@ def _is_whole(cell: str) -> bool:
 
 def _whole(cell: str) -> int:
     return int(cell) if _WHOLE.fullmatch(cell) else int(float(cell))
+
+
+# How the cells of a type are read.
+_READERS: Mapping[str, Callable[[str], object]] = {
+    "string": str,
+    "boolean": lambda cell: _TRUTH[cell.lower()],
+    "Int64": _whole,
+    "Float64": number,
+}
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:

@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import gammaln, log_ndtr
 
 from bochner.data.arrays import BoolArray, FloatArray, IntArray
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.memory import passes
-from bochner.processes import ALONE, Processes
 
 KINDS = "a slice, a list of column names, a list of column numbers or a boolean mask"
 
@@ -413,6 +411,9 @@ def are_counts(X: FloatArray) -> bool:
 
 def _gain_of_counts(y: NDArray[np.float64]) -> float:
     """Return the log likelihood as counts less that as rounded normal numbers, (n,)."""
+    # files are read without it
+    from scipy.special import gammaln, log_ndtr
+
     mean = y.mean()
     variance = y.var()
     factorials = gammaln(y + 1.0)
@@ -430,20 +431,22 @@ def _gain_of_counts(y: NDArray[np.float64]) -> float:
     return float(counts.sum() - normal.sum())
 
 
-def sampled(X: FloatArray, processes: Processes = ALONE) -> NDArray[np.float64]:
-    """Return rows spread over all, of all processes, (n, M), dense and in double precision.
+def sampled(X: FloatArray, n_rows: int | None = None, start: int = 0) -> NDArray[np.float64]:
+    """Return rows spread over all, (n, M), dense and in double precision.
 
     Parameters
     ----------
     X : array, scipy sparse matrix or row source of shape (N, M)
-        The rows of this process.
-    processes : Processes
+        All rows, or those of one process.
+    n_rows : int, optional
+        Of all processes.
+    start : int
+        Which of these is the first one here.
     """
     most = max(_LEAST_ROWS, min(_ROWS, _NUMBERS // max(1, X.shape[1])))
-    index = evenly_spread(processes.total(X.shape[0]), most) - processes.start
+    index = evenly_spread(n_rows or X.shape[0], most) - start
     here = index[(index >= 0) & (index < X.shape[0])]
-    part = dense_rows(X, here).astype(np.float64)
-    return part if processes.size == 1 else np.concatenate(processes.gathered(part))
+    return dense_rows(X, here).astype(np.float64)
 
 
 def _variances(X: NDArray[np.float64]) -> NDArray[np.float64]:

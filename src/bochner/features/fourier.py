@@ -10,6 +10,7 @@ features, after the waves. Without them all shapes may have leading axes, of sev
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,6 +29,16 @@ _THIN = 8
 _BLURRED = 1e-3
 # And from which double is refused.
 _LOST = 1e-6
+
+
+def alike(covariates: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the rows with the same covariates, (n,), and these covariates, (1, L)."""
+    if not covariates.shape[1]:
+        yield torch.arange(len(covariates)), covariates[:1]
+        return
+    distinct, which = torch.unique(covariates, dim=0, return_inverse=True)
+    for number, values in enumerate(distinct):
+        yield (which == number).nonzero()[:, 0], values[None]
 
 
 def with_covariates(x: Tensor, covariates: Tensor) -> Tensor:

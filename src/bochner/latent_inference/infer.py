@@ -16,12 +16,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from bochner.features.fourier import columns_beside
+from bochner.features.fourier import alike, columns_beside
 from bochner.latent_inference.fixed_order import FixedOrder, holds
 from bochner.latent_inference.many_rows import ManyRows
 from bochner.latent_inference.modes import (
     Placement,
-    alike,
     located,
     solved,
     solved_exactly,

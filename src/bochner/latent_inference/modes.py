@@ -6,7 +6,7 @@ weights of the modes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -88,16 +88,6 @@ class Placement:
         return (self.weights[..., None] * spread).sum(1).sqrt()
 
 
-def alike(covariates: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the rows with the same covariates, (n,), and these covariates, (1, L)."""
-    if not covariates.shape[1]:
-        yield torch.arange(len(covariates)), covariates[:1]
-        return
-    distinct, which = torch.unique(covariates, dim=0, return_inverse=True)
-    for number, values in enumerate(distinct):
-        yield (which == number).nonzero()[:, 0], values[None]
-
-
 # Steps of a climb.
 MAX_STEPS = 100
 # Nats by which a start may lie behind the row's best, beyond what its slope promises: exp(-40)
@@ -132,33 +122,51 @@ class Climbs(NamedTuple):
 _LONG, _BACK = 8, 3
 
 
+@dataclass(frozen=True)
+class Limits:
+    """When a climb ends, or is given up.
+
+    Attributes
+    ----------
+    tolerance : float
+        A step of this length ends it.
+    max_steps : int
+    hopeless : float
+        Nats by which it may lie behind the row's best, beyond what its slope promises.
+    near : float
+        A step of fewer posterior standard deviations ends it, too, and adds the rise that it
+        promises to the value.
+    long : int
+        One of more steps is winding.
+    """
+
+    tolerance: float
+    max_steps: int = MAX_STEPS
+    hopeless: float = HOPELESS
+    near: float = 0.0
+    long: int = _LONG
+
+
 def climb(
     target: Objective,
     starts: Tensor,
     rows: Tensor,
-    tolerance: float,
-    max_steps: int = MAX_STEPS,
-    hopeless: float = HOPELESS,
+    limits: Limits,
     reached: Tensor | None = None,
-    near: float = 0.0,
-    long: int = _LONG,
-    on_ridge: bool = False,
-    rounding: Tensor | float = 0.0,
+    rounding: Tensor | None = None,
 ) -> Climbs:
     """Maximise each row's bound from each start (P, D) by Newton steps inside a trust radius of its
     own.
 
-    A start that cannot catch up with the row's best is left where it is: its weight would vanish.
-    ``reached`` are values that rows have elsewhere, (n,). A step of less than ``near`` posterior
-    standard deviations ends a climb, too, and adds the rise that it promises to the value. One of
-    more than ``long`` steps is winding. A value that falls by a few times ``rounding``, (P,), has
-    not fallen: it does not tell.
+    ``reached`` are values that rows have elsewhere, (n,). With ``rounding``, (P,), climbs follow
+    curved ridges, and a value that falls by a few times as much has not fallen: it does not tell.
     """
+    on_ridge = rounding is not None
     x = starts.clone()
     value, gradient, hessian = target.evaluate(x, rows)
     # rounding of the value must not reject the last, tiny steps
     gap = 4.0 * torch.finfo(x.dtype).eps
-    unknown = torch.zeros_like(value) + 4.0 * rounding
+    unknown = torch.zeros_like(value) if rounding is None else 4.0 * rounding
     radius = torch.full_like(value, 0.5)
     # from where there is no value no step is better than another
     active = value.isfinite().nonzero()[:, 0]
@@ -170,19 +178,19 @@ def climb(
     walked = torch.zeros_like(value)
     # a step that promises more may be short because it leads back to a crest
     promised = _RISEN if on_ridge else torch.inf
-    for number in range(max_steps):
+    for number in range(limits.max_steps):
         step, gain = newton_step(gradient[active], hessian[active], radius[active])
         best = leaders.scatter_reduce(0, rows, value, "amax")[rows[active]]
         length = step.norm(dim=1)
-        close = (2.0 * gain <= near**2) & (length < radius[active])
-        short = ((length <= tolerance) & (gain <= promised)) | close
+        close = (2.0 * gain <= limits.near**2) & (length < radius[active])
+        short = ((length <= limits.tolerance) & (gain <= promised)) | close
         x[active[short]] += step[short]
         value[active[close]] += gain[close]
-        going = ~short & (value[active] + 4.0 * gain + hopeless >= best)
+        going = ~short & (value[active] + 4.0 * gain + limits.hopeless >= best)
         active, step, length = active[going], step[going], length[going]
         if not active.numel():
             break
-        if number == long:
+        if number == limits.long:
             winding[active] = True
         trial = x[active] + step
         new_value, new_gradient, new_hessian = target.evaluate(trial, rows[active])
@@ -280,19 +288,16 @@ def located(target: Target | CellTarget, starts: Starts, polish: bool) -> Soluti
     winding = torch.zeros_like(value, dtype=torch.bool)
     hopeful = (starts.promised + HOPELESS > 0.0).flatten()
     value[~hopeful] = -torch.inf
-    lost = (hopeful & ~starts.settled.flatten()).nonzero()[:, 0]
+    settled = starts.settled.flatten()
+    lost = (hopeful & ~settled).nonzero()[:, 0]
     if lost.numel():
         single = target.to(torch.float32)
         # which values of tables lack
         constant = target.constant()
-        best = (
-            value.masked_fill(~starts.settled.flatten(), -torch.inf)
-            .reshape(n, n_modes)
-            .amax(1)
-        )
+        best = value.masked_fill(~settled, -torch.inf).reshape(n, n_modes).amax(1)
         reached = (best + constant).float()
-        climbing = (single, x[lost].float(), rows[lost], _ROUGH)
-        rough = climb(*climbing, hopeless=_WEIGHTLESS, reached=reached)
+        limits = Limits(_ROUGH, hopeless=_WEIGHTLESS)
+        rough = climb(single, x[lost].float(), rows[lost], limits, reached)
         x[lost], value[lost], hessian[lost] = (part.double() for part in rough[:3])
         winding[lost] = rough.winding
         value[lost] -= constant[rows[lost]]
@@ -353,7 +358,7 @@ def _rough(
     index = (~left).nonzero()[:, 0]
     if index.numel():
         begin = x[index].to(precision)
-        reached = climb(target.to(precision), begin, rows[index], tolerance=_ROUGH)
+        reached = climb(target.to(precision), begin, rows[index], Limits(_ROUGH))
         x[index], value[index], hessian[index] = (part.double() for part in reached[:3])
         winding[index], length[index] = reached.winding, reached.length.double()
     # beyond the range of single precision, or its digits; along a ridge steps are short long
@@ -362,9 +367,8 @@ def _rough(
     if index.numel():
         begin = starts[index].double()
         error = target.rounding(torch.float64)[rows[index]]
-        reached = climb(
-            target, begin, rows[index], SETTLED, _RIDGE_STEPS, on_ridge=True, rounding=error
-        )
+        limits = Limits(SETTLED, _RIDGE_STEPS)
+        reached = climb(target, begin, rows[index], limits, rounding=error)
         x[index], value[index], hessian[index], _, length[index] = reached
         winding[index] = True
     return _Modes(x, value, hessian, winding, length)
@@ -490,7 +494,7 @@ def _polished(
     whole batch. A new evaluation there and one more step bring that below rounding: the step is
     about 1e-10 long, and neither value nor Hessian changes with it.
     """
-    x, _, _, winding, length = climb(target, starts, rows, tolerance=SETTLED, long=_ASTRAY)
+    x, _, _, winding, length = climb(target, starts, rows, Limits(SETTLED, long=_ASTRAY))
     value, gradient, hessian = target.evaluate(x, rows)
     step, _ = newton_step(gradient, hessian, torch.full_like(value, SETTLED))
     return Climbs(x + step, value, hessian, winding, length)

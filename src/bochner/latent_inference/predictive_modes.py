@@ -20,7 +20,7 @@ from bochner import random
 from bochner.features.fourier import columns_beside
 from bochner.latent_inference.entry_terms import EntrywiseTerm, entries_of
 from bochner.latent_inference.infer import MANY_DIMENSIONS
-from bochner.latent_inference.modes import MAX_STEPS, Placement, climb
+from bochner.latent_inference.modes import MAX_STEPS, Limits, Placement, climb
 from bochner.latent_inference.row_bound import Target, rows_at_once
 from bochner.likelihoods.likelihood import (
     Gaussian,
@@ -304,8 +304,8 @@ def laplace_modes(
     """
     count, dim = starts.shape[1:]
     index = kept.flatten().nonzero()[:, 0]
-    climbing = (target, starts.flatten(0, 1)[index], index // count, tolerance)
-    climbs = climb(*climbing, max_steps, _BEHIND, near=near)
+    limits = Limits(tolerance, max_steps, _BEHIND, near)
+    climbs = climb(target, starts.flatten(0, 1)[index], index // count, limits)
     points, value, hessian = (part.double() for part in climbs[:3])
     covariance, log_volume = positive_inverse(-hessian)
     parts = _mixed(points, covariance, value, log_volume)

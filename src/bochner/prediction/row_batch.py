@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.features.fourier import with_covariates
+from bochner.features.fourier import alike, with_covariates
 from bochner.latent_inference.infer import MANY_DIMENSIONS, best_apart, place
-from bochner.latent_inference.modes import Placement, alike
+from bochner.latent_inference.modes import Placement
 from bochner.latent_inference.predictive_modes import (
     CACHED_NUMBERS,
     Modes,

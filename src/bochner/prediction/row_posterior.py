@@ -17,11 +17,11 @@ from dataclasses import dataclass, field, fields, replace
 import torch
 from torch import Tensor
 
-from bochner.features.fourier import with_covariates
+from bochner.features.fourier import alike, with_covariates
 from bochner.latent_inference.entry_terms import EntrywiseTerm, ScoringTerm
 from bochner.latent_inference.grid import OnGrid, grid_points, resolved
 from bochner.latent_inference.infer import MANY_DIMENSIONS, best_apart
-from bochner.latent_inference.modes import Placement, alike
+from bochner.latent_inference.modes import Placement
 from bochner.latent_inference.predictive_modes import (
     Modes,
     joined,

@@ -129,7 +129,8 @@ def per_column(
     costs.
     """
     out = dict(chosen)
-    some = sampled(data.X, processes)
+    here = sampled(data.X, processes.total(data.X.shape[0]), processes.start)
+    some = np.concatenate(processes.gathered(here))
     for view, likelihood in chosen.items():
         if isinstance(likelihood, Gaussian):
             columns = data.columns[view]

@@ -61,7 +61,8 @@ def read_csv(path: Path, request: Request | None = None) -> Table:
     """
     request = request or Request()
     text = contents(path, request.memory)
-    delimiter, header = _form(path, text, request)
+    delimiter, first = sample(path, text)
+    header = _has_header(first, request)
     plain = PlainLines.of(text, delimiter, request.decimal) if len(text) >= _LARGE else None
     if plain is not None:
         with contextlib.suppress(ValueError):
@@ -98,12 +99,12 @@ def read_cells(path: Path, request: Request, known: Sequence[str] = ()) -> Cells
         For an empty or unreadable file, lines of unequal length, or repeated names.
     """
     text = contents(path, request.memory)
-    delimiter, header = _form(path, text, request)
+    delimiter, first = sample(path, text)
+    header = _has_header(first, request)
     if not header and request.header is None:
-        lines = sample(path, text)[1]
-        first = [unguarded(cell) for cell in lines[0]] if lines else []
-        header = bool(known) and set(known) <= set(first)
-        header = header or is_header_of_labels(first, lines[1:])
+        names = [unguarded(cell) for cell in first[0]] if first else []
+        header = bool(known) and set(known) <= set(names)
+        header = header or is_header_of_labels(names, first[1:])
         if not header:
             warn_user(
                 f"The first line of {path} is read as data, because it holds numbers: where it "
@@ -113,14 +114,12 @@ def read_cells(path: Path, request: Request, known: Sequence[str] = ()) -> Cells
     return _cut(path, text, delimiter, header, request, labels=True).cells()
 
 
-def _form(path: Path, text: str, request: Request) -> tuple[str, bool]:
-    """Return the separator, and whether the first line names the columns."""
-    delimiter, first = sample(path, text)
+def _has_header(first: Sequence[Sequence[str]], request: Request) -> bool:
+    """Return whether the first of some lines names the columns."""
     if request.header is not None:
-        return delimiter, request.header
-    first = [pointed(cells, request.decimal) for cells in first]
-    named = request.index is not None or (bool(first) and is_header(first[0], first[1:]))
-    return delimiter, named
+        return request.header
+    lines = [pointed(cells, request.decimal) for cells in first]
+    return request.index is not None or (bool(lines) and is_header(lines[0], lines[1:]))
 
 
 def _cut(
