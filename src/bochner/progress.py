@@ -123,6 +123,16 @@ def overall(
         yield
 
 
+@contextmanager
+def within(words: str) -> Iterator[None]:
+    """Name what is going on, and let nothing inside name its own phases or move the bar."""
+    say(words)
+    with ExitStack() as kept:
+        _set(kept, _current, None)
+        _set(kept, _logged, _Lines(lambda _: None))
+        yield
+
+
 Value = TypeVar("Value")
 
 

@@ -1,6 +1,8 @@
 """What reaches a terminal: no control characters, and no end of a run when it is closed."""
 
+import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,15 +10,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from typer.testing import CliRunner
 
-from bochner.cli import app
+from bochner.cli import app, session
 from bochner.cli.parse import check_words, parameters
 from bochner.cli.show import text
 from bochner.data.likelihood_names import LIKELIHOODS
 from bochner.errors import InputError, message, printable
 from bochner.estimators.annotated import MODELS
 from bochner.estimators.settings.likelihoods import NAMES
+from bochner.progress import overall
 from helpers.cli import refused
 from helpers.forks import MAIN
 
@@ -27,6 +31,36 @@ RED = "\x1b[31m"
 def test_no_control_character_is_printed(name):
     for shown in (printable(name), text(name), text({name: 1}), text([name])):
         assert all(c.isprintable() for c in shown)
+
+
+class Terminal(io.StringIO):
+    """A terminal whose bytes are written past its text, as typer does."""
+
+    encoding = "utf-8"
+
+    def __init__(self):
+        super().__init__()
+        self.buffer = self
+
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        return super().write(text if isinstance(text, str) else text.decode())
+
+
+def test_a_line_stands_above_the_bar(monkeypatch):
+    drawn = Terminal()
+    monkeypatch.setattr(sys, "stderr", drawn)
+    monkeypatch.setenv("TERM", "xterm")
+    with overall("placing rows", True, Console(stderr=True, force_terminal=True)):
+        session.report_progress("Warning: one")
+        session.report_progress("Warning: two")
+    # an erased line is begun again
+    lines = re.split(r"\n|\x1b\[2K", drawn.getvalue())
+    lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", line) for line in lines]
+    assert "Warning: one" in lines
+    assert "Warning: two" in lines
 
 
 def test_words_of_every_language_are_printed_as_they_are():
@@ -91,7 +125,7 @@ def test_a_full_disk_behind_standard_output_is_one_line(tmp_path, line, forks):
 # Commands in one process, each with its exit code and whether libraries came with it.
 LIGHT = """
 import sys
-from bochner.cli import app
+from bochner.cli import app, session
 for line in sys.argv[1:]:
     try:
         app(line.split())

@@ -269,7 +269,10 @@ def test_what_covariates_become():
 
 REFUSED = {
     "none": (None, "Pass covariates= with 'batch'"),
-    "unseen": ({"batch": ["a", "q"]}, "'q' in row 1. Fit with rows of it, or write None"),
+    "unseen": (
+        {"batch": ["a", "q"]},
+        "'q' in row 1. Fit with rows of it, or leave it missing",
+    ),
     "other": ({"donor": ["a", "b"]}, "without 'batch'"),
     "length": ({"batch": ["a"]}, r"of shape \(2,\)"),
     "word": ("mean", "or covariates='average'"),

@@ -148,7 +148,9 @@ def test_what_cannot_be_used_is_said(fitted):
     X, model = fitted
     with pytest.raises(InputError, match=r"training in column 'site'.*got 'south' in row 0"):
         model.transform(X.assign(site="south"))
-    got = r"the 6 columns of training, got without 'site'. Write X = X.reindex\(columns="
+    got = (
+        r"the 6 columns of training, got without 'site'. Add them, empty where .* X.reindex\("
+    )
     with pytest.raises(InputError, match=got):
         model.transform(X.drop(columns="site"))
     # as the message says

@@ -84,6 +84,17 @@ def test_a_linear_model_has_the_loadings_that_it_was_made_with():
     np.testing.assert_allclose(fitted.loadings()[:, 0], truth, atol=0.1)
 
 
+@pytest.mark.parametrize("likelihood", ["bernoulli", "poisson", "gaussian"])
+def test_nothing_of_a_constant_column_is_explained(likelihood):
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((200, 1))
+    X = (x * rng.standard_normal(8) + rng.standard_normal((200, 8)) > 0.0).astype(float)
+    X[:, 3] = 0.0
+    model = bo.NGMVLVM(1, likelihood=likelihood, max_iter=60, **SMALL).fit(X)
+    shares = model.loadings()[:, 0]
+    assert shares[3] < 0.2 * shares.max()
+
+
 def test_names_label_the_frame(model):
     frame = model.loadings(as_frame=True)
     assert frame.columns.tolist() == ["dim 0", "dim 1"]

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from bochner import progress
-from bochner.progress import expect, overall, progress_bar, say
+from bochner.progress import expect, overall, progress_bar, say, within
 from bochner.training.trainer import State
 
 
@@ -96,6 +96,19 @@ def test_lines_are_said_as_phases_begin_and_now_and_then(clock):
         "writing (117 s)",
     ]
     assert console.file.getvalue() == ""
+
+
+def test_phases_of_what_has_one_name_are_not_said(clock):
+    said = []
+    console = Console(file=io.StringIO(), force_terminal=False, force_jupyter=False)
+    with overall("writing", True, console, said.append):
+        with within("choosing"), overall("starts", False):
+            clock.value += 40.0
+            with progress_bar("training", 30, shown=False) as on_step:
+                on_step(State(step=1, history=[-9.0]))
+            say("placing rows")
+        say("pictures")
+    assert said == ["writing (0 s)", "choosing (0 s)", "pictures (40 s)"]
 
 
 def test_a_library_says_phases_in_its_log_alone(clock, caplog, capsys):

@@ -95,7 +95,8 @@ def _printed(text: str) -> str:
     lines = "\n".join(map(printable, text.split("\n")))
     # a closed pipe or terminal must not end a fit
     with suppress(OSError, ValueError):
-        typer.echo(lines, err=True)
+        # not by typer, which writes past a bar that is drawn there
+        print(lines, file=sys.stderr)
     return lines
 
 

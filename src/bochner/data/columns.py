@@ -376,7 +376,7 @@ def warn_of_units(
         f"{place[0].upper()}{place[1:]} has {_percent(share)} % of the variance of view {view!r}: "
         "beside it the other columns hardly count. Columns in different units ask for a scale "
         "each: divide them by their standard deviations (scikit-learn's StandardScaler), or fit a "
-        "pandas.DataFrame with likelihood='auto' and without views.",
+        "pandas.DataFrame with likelihood='auto' (--likelihood auto) and without views.",
         DataWarning,
     )
 

@@ -130,7 +130,7 @@ class Categorical(Covariate):
         known = listing([repr(label) for label in self.labels])
         wanted = f"{self.name!r} among {known}, as in training"
         got = f"{unseen!r} in row {row}"
-        do = "fit with rows of it, or write None there: the average of those of training"
+        do = "fit with rows of it, or leave it missing there: the average of those of training"
         return InputError(message(wanted, got, do))
 
     def to_json(self) -> dict[str, object]:

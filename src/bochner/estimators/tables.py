@@ -198,9 +198,12 @@ class Mixed(Coding):
         got = f"without {listing(lacking)}" if lacking else f"with {listing(extra)}"
         if not (lacking or extra):
             got = "in another order"
-        do = "write X = X[model.feature_names_in_]"
+        do = "take those of training in their order: X = X[model.feature_names_in_]"
         if lacking:
-            do = "write X = X.reindex(columns=model.feature_names_in_), with holes for others"
+            do = (
+                "add them, empty where nothing is known: "
+                "X = X.reindex(columns=model.feature_names_in_)"
+            )
         return InputError(message(f"the {len(known)} columns of training", got, do))
 
     def complete(self, X: object, values: FloatArray, missing: BoolArray) -> object:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from bochner import progress
 from bochner.fitting.data import FitData
 from bochner.fitting.fit import fit
 from bochner.fitting.landmarks import choose
@@ -108,15 +109,16 @@ class Question:
         dict of view name to float or None
             The exponent; None where modes complete the view.
         """
-        choices = tempering.learn(
-            self.posterior, self.places, self.draws, self.known, self.seed, self.offsets
-        )
-        doubted = {
-            view: c.temperature
-            for view, c in choices.items()
-            if c.modes and c.temperature is not None
-        }
-        modes = self.trial.modes_win(doubted) if self.trial and doubted else {}
+        with progress.within("choosing how rows that lack a view are completed"):
+            choices = tempering.learn(
+                self.posterior, self.places, self.draws, self.known, self.seed, self.offsets
+            )
+            doubted = {
+                view: c.temperature
+                for view, c in choices.items()
+                if c.modes and c.temperature is not None
+            }
+            modes = self.trial.modes_win(doubted) if self.trial and doubted else {}
         return {
             view: replace(c, modes=modes.get(view, c.modes)).exponent
             for view, c in choices.items()

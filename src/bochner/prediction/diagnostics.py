@@ -39,9 +39,10 @@ def explained(views: Sequence[ViewPosterior], x: Tensor) -> Tensor:
     -------
     Tensor of shape (sum of data columns, D)
         Mean over rows of (f_j(x) - E f_j(x with x_d ~ N(0, 1)))^2, in closed form, over the
-        variance of f_j over rows plus the noise variance of the column. Where the view is not
-        Gaussian f is the linear predictor and there is no noise; of categories its sticks are
-        summed. 0 where a view does not see the dimension.
+        variance of f_j over rows plus the noise variance of the column. Where the
+        view is not Gaussian f is the linear predictor, and its mean variance under the weights'
+        posterior takes the place of the noise; of categories its sticks are summed. 0 where a
+        view does not see the dimension.
     """
     return torch.cat([_of_view(view, x) for view in views])
 
@@ -51,7 +52,7 @@ def _of_view(view: ViewPosterior, x: Tensor) -> Tensor:
     lost = torch.zeros(fitted.shape[1], x.shape[1], dtype=torch.float64)
     for d in view.dims or range(x.shape[1]):
         lost[:, d] = (fitted - predicted(view, x, d)).square().mean(0)
-    total = fitted.var(0, unbiased=False) + view.entry_noise(fitted.shape[1])
+    total = fitted.var(0, unbiased=False) + view.residual_variance(x)
     by_data_column = view.likelihood.by_data_column
     return by_data_column(lost.T).T / by_data_column(total[None]).T.clamp(min=1e-300)
 

@@ -30,6 +30,8 @@ from bochner.weight_posterior.conditioning import Draw, conditioning
 # The covariances of a view's column groups, over all draws, are kept up to this size: fewer draws
 # beyond it.
 _COVARIANCE_BYTES = 2**30
+# Numbers of means and variances of psi that are held at once.
+_NUMBERS = 2**23
 
 PredictiveNoise = float | Sequence[float] | None
 
@@ -179,8 +181,10 @@ class ViewPosterior(ABC):
         """Add the columns' intercepts, (n, columns of psi)."""
 
     @abstractmethod
-    def entry_noise(self, n_columns: int) -> Tensor:
-        """Return what entries vary by about the values that reports explain, (columns of psi,)."""
+    def residual_variance(self, x: Tensor) -> Tensor:
+        """Return the mean variance, (columns of psi,), of what stands about the fitted values of
+        rows at x, (n, D), float64.
+        """
 
     @abstractmethod
     def explained(self, y: Tensor, fitted: Tensor) -> Tensor:
@@ -243,9 +247,10 @@ class GaussianPosterior(ViewPosterior):
         """Return psi: columns are centred."""
         return psi
 
-    def entry_noise(self, n_columns: int) -> Tensor:
+    def residual_variance(self, x: Tensor) -> Tensor:  # noqa: ARG002 - see the other kind
         """Return sigma^2."""
-        return torch.as_tensor(self.noise_variance, dtype=torch.float64).expand(n_columns)
+        noise = torch.as_tensor(self.noise_variance, dtype=torch.float64)
+        return noise.expand(self.n_columns)
 
     def explained(self, y: Tensor, fitted: Tensor) -> Tensor:  # noqa: ARG002 - see the other kind
         """Return the data."""
@@ -335,9 +340,13 @@ class NonConjugatePosterior(ViewPosterior):
         """Return psi with its intercepts."""
         return psi + self.intercept
 
-    def entry_noise(self, n_columns: int) -> Tensor:
-        """Return 0: psi is explained."""
-        return torch.zeros(n_columns, dtype=torch.float64)
+    def residual_variance(self, x: Tensor) -> Tensor:
+        """Return that of psi under the weights' posterior: columns that tell nothing have hardly
+        any fitted variance, and no noise.
+        """
+        most = max(1, _NUMBERS // self.n_columns)
+        sums = [self.reconstructions(some)[1].sum(0) for some in torch.split(x, most)]
+        return torch.stack(sums).sum(0) / max(1, x.shape[0])
 
     def explained(self, y: Tensor, fitted: Tensor) -> Tensor:  # noqa: ARG002 - see the other kind
         """Return psi as fitted."""

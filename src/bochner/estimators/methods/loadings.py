@@ -61,7 +61,8 @@ class LoadingsMixin(PlacingMixin):
             correlation of column and dimension. Rows need not sum to one: what dimensions do
             together counts for each. Values beyond one: without the dimension predictions are worse
             than the column's mean. For other likelihoods than the Gaussian it is the variance of
-            the linear predictor (log odds, log mean).
+            the linear predictor (log odds, log mean), whose mean variance under the weights'
+            posterior stands in place of the noise.
         """
         check_is_fitted(self)
         check_types("loadings", as_frame=as_frame)
