@@ -53,13 +53,21 @@ def _noise(model: LatentVariableEstimator, view: str) -> dict[str, object]:
     """What a view's likelihood learned of its own."""
     if view in model.noise_variance_:
         share = float(model.collapse_.noise_share[view])
-        return {
-            "noise_variance": float(np.mean(model.noise_variance_[view])),
-            "noise_share": share,
-        }
+        return {**_noise_variance(model, view), "noise_share": share}
     return (
         {"dispersion": model.dispersion_[view].tolist()} if view in model.dispersion_ else {}
     )
+
+
+def _noise_variance(model: LatentVariableEstimator, view: str) -> dict[str, object]:
+    """The mean over columns, standardised where each has units of its own: kilograms and euros have
+    no mean.
+    """
+    variance = np.asarray(model.noise_variance_[view])
+    if not model._units_differ(view):
+        return {"noise_variance": float(np.mean(variance))}
+    scale = model._scaling.scale[model.views_[view]]
+    return {"noise_variance_of_standardised_columns": float(np.mean(variance / scale**2))}
 
 
 def _plain(value: object) -> Any:

@@ -289,10 +289,10 @@ def test_the_grid_holds_what_the_model_decodes_at_its_places(model, tmp_path):
         np.asarray(ax.images[0].get_array()),
         ax.images[0].get_extent(),
     )
-    assert picture.shape == (6, 6)
-    middle = [[(left + right) / 2, bottom + (top - bottom) * (1 - 1 / 6)]]  # of the upper line
+    assert picture.shape == (8, 8)
+    middle = [[(left + right) / 2, bottom + (top - bottom) * 7 / 8]]  # of the upper line
     np.testing.assert_allclose(
-        picture[:2, 2:4].ravel(), model.inverse_transform(middle)[0, 3:], rtol=1e-4, atol=1e-5
+        picture[:2, 3:5].ravel(), model.inverse_transform(middle)[0, 3:], rtol=1e-4, atol=1e-5
     )
     assert plots.save(ax, tmp_path / "g.png").read_bytes()[:4] == b"\x89PNG"
     ax = plots.decoded_grid(model, "left", column=1, n=3)

@@ -4,8 +4,9 @@ all.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Integral
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +18,7 @@ from bochner.data.columns import evenly_spread
 from bochner.data.validation import numbers
 from bochner.errors import InputError, message
 from bochner.memory import Memory
-from bochner.plots.figures import COLOURS, INK, axes, figure, finish
+from bochner.plots.figures import COLOURS, INK, axes, figure, finish, quoted, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _MARGIN = 0.05
 # Entries that are drawn as points.
 _SCATTERED = 5000
+# Between images: no grey, which would be a pixel.
+_GAP = "#d5e2ec"
 
 
 def starts(
@@ -106,7 +109,8 @@ def decoded_grid(
         Height and width of the view's images: an image is drawn at every place.
     column : int or str, optional
         Without a shape, one column of the view is drawn as colour, with lines of equal standard
-        deviation: its number within the view or its name; by default the one that varies most.
+        deviation (of categories: of the probability of another one): its number within the view or
+        its name; by default the one that varies most for its scale.
     dims : (int, int), default=(0, 1)
         Latent dimensions of the plane; the others stay at their mean.
     n : int, default=12
@@ -132,45 +136,93 @@ def decoded_grid(
         shape = _check_shape(shape, positions, name)
     size = 8 * (n if shape else 4 * n) ** 2 * model.n_features_in_
     Memory().check(size, f"a grid of {n:,} places along each dimension", "lower n")
-    ax = ax or axes(6.4, 6.0)[0]
-    places, ends = _plane(model, dims, n if shape else 4 * n)
     if shape is None:
-        j = _column(model, name, positions, column, places)
-        mean, std = (
-            values[:, j].reshape(4 * n, 4 * n)
-            for values in model.inverse_transform(places, return_std=True)
-        )
-        image = ax.imshow(
-            mean,
-            origin="lower",
-            extent=ends,
-            aspect="auto",
-            cmap=cmap or "viridis",
-            interpolation="bilinear",
-        )
-        if np.ptp(std) > 0.01 * std.max():
-            lines = ax.contour(std, extent=ends, colors="white", linewidths=0.8, levels=5)
-            ax.clabel(lines, fontsize=7)
-        label = _called(model, j)
-        bar = figure(ax).colorbar(image, ax=ax)
-        bar.set_label(f"decoded {label}", parse_math=False)
-        said = f"{label} of view {name!r}; lines: standard deviation of a new observation"
+        ax = ax or axes(6.4, 6.0)[0]
+        said = _draw_column(ax, model, name, column, dims, 4 * n, cmap or "viridis")
     else:
-        images = model.inverse_transform(places)[:, positions].reshape(n, n, *shape)[::-1]
-        mosaic = images.transpose(0, 2, 1, 3).reshape(n * shape[0], n * shape[1])
-        low, high = grey_levels(model, positions, mosaic)
-        ax.imshow(
-            mosaic,
-            cmap=cmap or "gray_r",
-            extent=ends,
-            aspect="auto",
-            interpolation="nearest",
-            vmin=low,
-            vmax=high,
-        )
-        said = f"View {name!r} as decoded across the latent plane"
+        wide = float(np.sqrt(shape[1] / shape[0]))
+        ax = ax or axes(*np.clip([6.4 * wide, 6.4 / wide], 2.5, 12.0))[0]
+        _draw_images(ax, model, positions, shape, dims, n, cmap or "gray_r")
+        said = f"View {quoted(name)} as decoded across the latent plane"
     finish(ax, title or said, f"latent dimension {dims[0]}", f"latent dimension {dims[1]}")
     return ax
+
+
+def _draw_column(
+    ax: Axes,
+    model: LatentVariableEstimator,
+    view: str,
+    column: int | str | None,
+    dims: tuple[int, int],
+    n: int,
+    cmap: str,
+) -> str:
+    """Draw what one column decodes to at n × n places, and return a title."""
+    places, ends = _plane(model, dims, n)
+    j = _column(model, view, model.views_[view], column, places)
+    mean, std = (
+        values[:, j].reshape(n, n)
+        for values in model.inverse_transform(places, return_std=True)
+    )
+    labels = [str(label) for label in model._coding.labels().get(j, [])]
+    nominal = model.likelihood_[view] == "categorical"
+    # between two categories there is none
+    smooth = "nearest" if nominal else "bilinear"
+    shown: dict[str, Any] = {"cmap": cmap, "interpolation": smooth}
+    binary = model.likelihood_[view] == "bernoulli"
+    if labels and not binary:
+        shown |= {"vmin": 0, "vmax": len(labels) - 1}
+    image = ax.imshow(mean, origin="lower", extent=ends, aspect="auto", **shown)
+    # what varies with a category is how probable another one is
+    level = std**2 if nominal else std
+    if np.ptp(level) > 0.01 * level.max():
+        lines = ax.contour(level, extent=ends, colors="white", linewidths=0.8, levels=5)
+        ax.clabel(lines, fontsize=7)
+    name = shortened([_called(model, j)], 40)[0]
+    bar = figure(ax).colorbar(image, ax=ax)
+    if labels and binary:
+        bar.set_label(f"{name}: probability of {labels[1]!r}", parse_math=False)
+    else:
+        bar.set_label(f"decoded {name}", parse_math=False)
+        if labels:
+            bar.set_ticks(range(len(labels)), labels=shortened(labels, 16), parse_math=False)
+    of_lines = (
+        "probability of another label"
+        if nominal
+        else "standard deviation of a new observation"
+    )
+    return f"{name} of view {quoted(view)}\nlines: {of_lines}"
+
+
+def _draw_images(
+    ax: Axes,
+    model: LatentVariableEstimator,
+    positions: NDArray[np.intp],
+    shape: tuple[int, int],
+    dims: tuple[int, int],
+    n: int,
+    cmap: str,
+) -> None:
+    """Draw the images of n × n places, one pixel apart, each over its place."""
+    places, (left, right, bottom, top) = _plane(model, dims, n)
+    # the second dimension grows upwards
+    images = model.inverse_transform(places)[:, positions].reshape(n, n, *shape)[::-1]
+    low, high = grey_levels(model, positions, images)
+    apart = np.pad(images, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=np.nan)
+    height, width = shape[0] + 1, shape[1] + 1
+    mosaic = apart.transpose(0, 2, 1, 3).reshape(n * height, n * width)[:-1, :-1]
+    # of a pixel, in units of the latents
+    across, up = (right - left) / (n * width), (top - bottom) / (n * height)
+    ax.imshow(
+        mosaic,
+        cmap=cmap,
+        extent=(left + across / 2, right - across / 2, bottom + up / 2, top - up / 2),
+        aspect=across / up,
+        interpolation="nearest",
+        vmin=low,
+        vmax=high,
+    )
+    ax.set_facecolor(_GAP)
 
 
 @checked(view=[str, None], n=[COUNT])
@@ -182,6 +234,7 @@ def reconstructions(
     n: int = 12,
     ax: Axes | None = None,
     *,
+    covariates: object = None,
     s: float = 8.0,
     cmap: str = "gray_r",
     title: str | None = None,
@@ -198,10 +251,14 @@ def reconstructions(
         Needed when there are several.
     shape : (int, int), optional
         Height and width of the view's images: data above, decoded below. Without it every observed
-        entry of the view is a point, decoded against observed.
+        entry of the view is a point, decoded against observed, in standard deviations where each
+        column has units of its own. R² is the share of the variance about the columns' means that
+        is decoded; with units of their own the mean of the columns' R².
     n : int, default=12
         Images, spread evenly over the rows.
     ax : Axes, optional
+    covariates : DataFrame, Series, dict of name to values, or array, optional
+        Of the rows, as in ``transform``.
     s : float, default=8
         Size of an entry's mark, points squared.
     cmap : str, default="gray_r"
@@ -217,15 +274,13 @@ def reconstructions(
     values = numbers("X", model._coding.encode(X))
     if shape is None:
         ax = ax or axes(5.2, 5.0)[0]
-        decoded = model.inverse_transform(model.transform(X))[:, positions]
-        _scatter_entries(ax, values[:, positions], np.asarray(decoded, dtype=float), name, s)
-        if title:
-            finish(ax, title, "observed", "decoded")
+        decoded = _decoded(model, X, covariates)[:, positions]
+        _draw_entries(ax, model, name, values[:, positions], decoded, s, title)
         return ax
     shape = _check_shape(shape, positions, name)
     rows = evenly_spread(len(values), n)
     some = X.iloc[rows] if hasattr(X, "iloc") else values[rows].astype(model.embedding_.dtype)
-    decoded = model.inverse_transform(model.transform(some))[:, positions]
+    decoded = _decoded(model, some, _of_rows(covariates, rows))[:, positions]
     ax = ax or axes(max(0.8 * len(rows) + 1, 3), 2.4)[0]
     gap = np.full((len(rows), 2, *shape), np.nan)
     gap[:, 0] = values[rows][:, positions].reshape(-1, *shape)
@@ -237,11 +292,29 @@ def reconstructions(
     ax.imshow(picture, cmap=cmap, vmin=low, vmax=high, interpolation="nearest")
     ax.set_yticks([shape[0] / 2, 1.5 * shape[0] + 1], ["data", "decoded"])
     ax.set_xticks([])
-    said = f"Rows of view {name!r} and what the model decodes at their places"
+    said = f"Rows of view {quoted(name)} and what the model decodes at their places"
     finish(ax, title or said, "", "")
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     return ax
+
+
+def _decoded(model: LatentVariableEstimator, X: Any, covariates: object) -> FloatArray:
+    """Return what is decoded at the places of rows."""
+    Z = model.transform(X, covariates=covariates)
+    beside = "average" if covariates is None else covariates
+    return np.asarray(model.inverse_transform(Z, covariates=beside), dtype=float)
+
+
+def _of_rows(covariates: Any, rows: NDArray[np.intp]) -> object:
+    """Return the covariates of some rows."""
+    if covariates is None or isinstance(covariates, str):
+        return covariates
+    if isinstance(covariates, Mapping):
+        return {name: _of_rows(values, rows) for name, values in covariates.items()}
+    return (
+        covariates.iloc[rows] if hasattr(covariates, "iloc") else np.asarray(covariates)[rows]
+    )
 
 
 def grey_levels(
@@ -274,9 +347,9 @@ def _column(
     places: FloatArray,
 ) -> int:
     if column is None:
-        return int(
-            positions[np.argmax(model.inverse_transform(places)[:, positions].var(axis=0))]
-        )
+        scale = model._scaling.scale[positions]
+        decoded = model.inverse_transform(places)[:, positions] / scale
+        return int(positions[np.argmax(decoded.var(axis=0))])
     names = [_called(model, int(j)) for j in positions]
     if isinstance(column, str) and column in names:
         return int(positions[names.index(column)])
@@ -310,6 +383,9 @@ def _plane(
     right, bottom, top.
     """
     Z = model.embedding_
+    if Z.shape[1] == 1:
+        do = "draw its kernel, or fit with n_components=2"
+        raise InputError(message("a model with two latent dimensions", "one of 1", do))
     if dims[0] == dims[1] or not all(0 <= d < Z.shape[1] for d in dims):
         raise InputError(
             message(
@@ -318,7 +394,9 @@ def _plane(
         )
     low = Z[:, list(dims)].min(axis=0)
     high = Z[:, list(dims)].max(axis=0)
-    low, high = low - _MARGIN * (high - low), high + _MARGIN * (high - low)
+    # where all rows lie at one place too
+    margin = _MARGIN * np.where(high > low, high - low, 1.0)
+    low, high = low - margin, high + margin
     # every place is the middle of its image
     step = (high - low) / n
     first, second = (
@@ -330,25 +408,48 @@ def _plane(
     return places, (float(low[0]), float(high[0]), float(low[1]), float(high[1]))
 
 
-def _scatter_entries(
-    ax: Axes, data: FloatArray, decoded: FloatArray, view: str, size: float
+def _draw_entries(
+    ax: Axes,
+    model: LatentVariableEstimator,
+    view: str,
+    data: FloatArray,
+    decoded: FloatArray,
+    size: float,
+    title: str | None,
 ) -> None:
     present = ~np.isnan(data)
-    observed = data[present]
-    made = decoded[present]
-    if not observed.size:
+    count = int(present.sum())
+    if not count:
         do = "pass rows that are seen in part"
         raise InputError(message(f"observed entries of view {view!r}", "none", do))
-    kept = evenly_spread(len(observed), _SCATTERED)
+    said = f"View {quoted(view)}, {count:,} entries\n{_agreement(model, view, data, decoded)}"
+    unit = ""
+    if model._units_differ(view):
+        positions = model.views_[view]
+        centre, scale = model._scaling.centre[positions], model._scaling.scale[positions]
+        data, decoded = (data - centre) / scale, (decoded - centre) / scale
+        unit = ", in standard deviations of the column"
+    observed, made = data[present], decoded[present]
+    kept = evenly_spread(count, _SCATTERED)
     ax.scatter(observed[kept], made[kept], s=size, color=COLOURS[0], alpha=0.5, linewidths=0)
     ends = [float(observed.min()), float(observed.max())]
     ax.plot(ends, ends, color=INK, linewidth=0.8)
-    share = 1 - float(
-        ((observed - made) ** 2).sum() / ((observed - observed.mean()) ** 2).sum()
-    )
-    finish(
-        ax,
-        f"View {view!r}: R² = {share:.3f} over {len(observed):,} entries",
-        "observed",
-        "decoded",
-    )
+    finish(ax, title or said, f"observed{unit}", f"decoded{unit}")
+
+
+def _agreement(
+    model: LatentVariableEstimator, view: str, data: FloatArray, decoded: FloatArray
+) -> str:
+    """Say how well entries that are there are decoded; nothing where no column varies."""
+    observed = np.ma.masked_invalid(data)
+    if model.likelihood_[view] == "categorical":
+        return f"{100 * float((observed == decoded).mean()):.1f} % of labels right"
+    varies = np.ma.filled(np.ma.ptp(observed, axis=0) > 0, False)
+    if not varies.any():
+        return ""
+    observed = observed[:, varies]
+    left = np.square(observed - decoded[:, varies]).sum(axis=0)
+    total = np.square(observed - observed.mean(axis=0)).sum(axis=0)
+    if model._units_differ(view):
+        return f"mean R² of columns = {float((1 - left / total).mean()):.3f}"
+    return f"R² = {1 - float(left.sum() / total.sum()):.3f}"

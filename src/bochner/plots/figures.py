@@ -137,6 +137,11 @@ def shortened(names: Iterable[object], length: int) -> list[str]:
     return [_shortened(f"…{line[start:]}", length) for line in lines]
 
 
+def quoted(name: str) -> str:
+    """Return the name of a view as titles have it."""
+    return repr(shortened([name], 24)[0])
+
+
 def _shortened(line: str, length: int) -> str:
     end = (length - 1) // 2
     return line if len(line) <= length else f"{line[: length - 1 - end]}…{line[-end:]}"

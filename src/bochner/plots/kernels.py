@@ -14,7 +14,7 @@ from bochner.data.accepted import COUNT, checked
 from bochner.data.arrays import FloatArray
 from bochner.data.validation import numbers
 from bochner.errors import InputError, message
-from bochner.plots.figures import COLOURS, INK, axes, figure, finish
+from bochner.plots.figures import COLOURS, INK, axes, figure, finish, quoted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 # Components with a smaller share are not drawn; so many, the largest, are labelled.
 _LEAST_SHARE = 0.005
 _NAMED = 8
+# Linear predictors by likelihood.
+_PREDICTORS = {
+    "bernoulli": "log odds",
+    "binomial": "log odds",
+    "categorical": "log odds",
+    "negative_binomial": "log means",
+    "poisson": "log means",
+}
 
 
 @checked(view=[str, None], n_points=[COUNT])
@@ -74,9 +82,9 @@ def learned_kernel(
         extent=(low, high, high, low),
         aspect="equal",
     )
-    figure(ax).colorbar(image, ax=ax, label="covariance (data units²)", shrink=0.85)
+    figure(ax).colorbar(image, ax=ax, label=_covariance(model, name), shrink=0.85)
     label = f"latent dimension {dim}"
-    finish(ax, title or f"Learned kernel of view {name!r}", label, label)
+    finish(ax, title or f"Learned kernel of view {quoted(name)}", label, label)
     return ax
 
 
@@ -177,8 +185,18 @@ def kernel_recovery(
         finish(
             ax, title, "training row, sorted", "training row, sorted" if ax is axs[0] else ""
         )
-    figure(axs[0]).colorbar(image, ax=axs, label="covariance (data units²)", shrink=0.8)
+    name = list(model.views_)[model._view_index(view)]
+    figure(axs[0]).colorbar(image, ax=axs, label=_covariance(model, name), shrink=0.8)
     return axs
+
+
+def _covariance(model: LatentVariableEstimator, view: str) -> str:
+    """Name what the kernel of a view is the covariance of."""
+    likelihood = model.likelihood_[view]
+    if likelihood == "gaussian":
+        own = model._units_differ(view)
+        return "covariance of standardised columns" if own else "covariance (data units²)"
+    return f"covariance of {_PREDICTORS.get(likelihood, 'linear predictors')}"
 
 
 def _centred(K: FloatArray) -> FloatArray:
@@ -228,7 +246,7 @@ def spectrum(
     share, means, scales = components(model.kernels_[name], name)
     n_dims = means.shape[1]
     ax = ax or axes(5.6, 5.0)[0]
-    said = f"Spectrum of view {name!r}: {len(share)} component{'s' if len(share) > 1 else ''}"
+    said = f"Spectrum of view {quoted(name)}: {len(share)} component{'s' if len(share) > 1 else ''}"
     unit = "frequency along latent dimension {} (radians per unit)"
     if n_dims == 1:
         _density(ax, share, means[:, 0], scales[:, 0])

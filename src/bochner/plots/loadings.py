@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from bochner.data.accepted import checked
 from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
-from bochner.plots.figures import axes, figure, finish
+from bochner.plots.figures import axes, figure, finish, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # Shares from here on are written in white.
 _DARK = 0.6
+# Inches of a letter of a name; a title is a tenth larger.
+_LETTER = 0.085
 
 
 @checked(n=[Integral])
@@ -38,7 +40,8 @@ def loadings(
     model : LatentVariableEstimator
         Fitted.
     n : int, default=5
-        Columns of each dimension; those of the first dimension come first.
+        Columns of each dimension; those of the first dimension come first. Names of more than 40
+        letters are shortened: ``model.loadings(as_frame=True)`` has them.
     ax : Axes, optional
     cmap : str, default="Blues"
         Colours of 0 to 100 %.
@@ -59,7 +62,13 @@ def loadings(
     shares = model.loadings()
     rows = leading(shares, n)
     names = getattr(model, "feature_names_in_", np.arange(len(shares)))
-    ax = ax or axes(2.6 + 0.7 * shares.shape[1], 1.2 + 0.28 * len(rows))[0]
+    short = shortened((names[j] for j in rows), 40)
+    said = title or "Share of each column's variance"
+    if ax is None:
+        # names stand left of the cells, the title begins above them
+        left = 0.6 + _LETTER * max(len(name) for name in short)
+        width = left + max(1.2 + 0.6 * shares.shape[1], 1.1 * _LETTER * len(said) + 0.2)
+        ax = axes(width, 1.2 + 0.28 * len(rows))[0]
     image = ax.imshow(shares[rows], cmap=cmap, vmin=0.0, vmax=1.0, aspect="auto")
     for i, j in enumerate(rows):
         for d, share in enumerate(shares[j]):
@@ -67,10 +76,10 @@ def loadings(
             text = f"{100 * share:.0f}"
             ax.annotate(text, (d, i), ha="center", va="center", fontsize=8, color=colour)
     ax.set_xticks(range(shares.shape[1]))
-    ax.set_yticks(range(len(rows)), [str(names[j]) for j in rows], parse_math=False)
+    ax.set_yticks(range(len(rows)), short, parse_math=False)
     bar = figure(ax).colorbar(image, ax=ax)
     bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-    finish(ax, title or "Share of each column's variance", "latent dimension", "column")
+    finish(ax, said, "latent dimension", "column")
     return ax
 
 

@@ -207,15 +207,16 @@ class RowsMixin:
             raise InputError(message(want, got, "pass latents, as transform returns them"))
         return torch.tensor(values, dtype=torch.float64), values.dtype
 
+    def _units_differ(self, view: str) -> bool:
+        """Whether each column of a view has a scale of its own."""
+        return bool(np.ptp(self._scaling.scale[self.views_[view]]) > 0.0)
+
     @property
     def _scales(self) -> dict[str, float]:
         """Original units per scaled unit, by view; 1 where every column has units of its own."""
-        scales = {
-            view: self._scaling.scale[positions] for view, positions in self.views_.items()
-        }
         return {
-            view: float(scale[0]) if np.ptp(scale) == 0.0 else 1.0
-            for view, scale in scales.items()
+            view: 1.0 if self._units_differ(view) else float(self._scaling.scale[positions[0]])
+            for view, positions in self.views_.items()
         }
 
     def _noise_in_units(
@@ -223,9 +224,9 @@ class RowsMixin:
     ) -> float | NDArray[np.float64]:
         """Return a noise variance in original units squared: per column where units are."""
         scale = self._scaling.scale[self.views_[view]]
-        if np.ptp(scale) == 0.0:
-            return likelihoods.plain_noise(variance, float(scale[0]))
-        return np.asarray(likelihoods.plain_noise(variance)) * scale**2
+        if self._units_differ(view):
+            return np.asarray(likelihoods.plain_noise(variance)) * scale**2
+        return likelihoods.plain_noise(variance, float(scale[0]))
 
     def _split(self, values: FloatArray) -> list[Tensor]:
         scaled = self._scaling.apply(values.astype(np.float64, copy=False))
