@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from bochner.data.accepted import is_missing
 from bochner.data.validation import as_array
 from bochner.errors import InputError, message
 from bochner.io.array_files import LABELS, load_arrays
-from bochner.io.csv.headers import is_key_name, number
+from bochner.io.csv.headers import MISSING, is_key_name, number
 from bochner.io.csv.text import Lines, contents, sample
 from bochner.memory import Memory
 
@@ -274,8 +273,10 @@ def _without_header(path: Path, lines: list[list[str]], n_rows: int) -> bool:
     first = lines[0][0]
     rest = [cells[0] for cells in lines[1:]]
     numbers = bool(rest) and all(number(cell) is not None for cell in rest)
-    counts = Counter(rest)
-    others_repeat = n_rows > 3 and first not in counts and min(counts.values()) > 1
+    # classes come up more than twice on average; some of them may come up once, or be missing
+    known = [cell for cell in rest if cell.lower() not in MISSING]
+    classes = set(known)
+    others_repeat = n_rows > 3 and first not in classes and 0 < 2 * len(classes) <= len(known)
     if number(first) is None and (numbers or first.lower() in _HEADERS or others_repeat):
         got = f"{n_rows - 1} below {first!r} in {path}, or {n_rows} without a header"
         do = "add the label that lacks, or a header in the first line"
