@@ -96,10 +96,11 @@ LAYERS: dict[str, str] = {
         testing.kernels testing.likelihoods testing""",
     "F9 doors": """
         cli.parse cli.options cli.data cli.tables cli.align cli.session cli.bench cli.show
-        cli.sources page.encode page.labels page.layouts page.planes page.shapes plots.figures
-        plots.decodings page.views page.content plots.kernels page.charts plots.labels
-        plots.latents plots.loadings plots.uncertainty page plots cli.apply summary page.report
-        cli.fit cli.info cli.report cli.rows dask __init__ demo cli.main cli __main__""",
+        cli.sources page.dates page.encode page.labels page.layouts page.planes page.shapes
+        plots.figures plots.decodings page.views page.content plots.kernels page.charts
+        plots.labels plots.latents plots.loadings plots.uncertainty page plots cli.apply summary
+        page.report cli.fit cli.info cli.report cli.rows dask __init__ demo cli.main cli
+        __main__""",
 }
 TORCH_ONLY = ("F0", "F2", "F3", "F4", "F5", "F6")  # no numpy there
 MODULE_LINES, FUNCTION_LINES = 500, 60

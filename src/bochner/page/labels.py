@@ -18,6 +18,7 @@ from bochner.io.array_files import LABELS, load_arrays
 from bochner.io.csv.headers import MISSING, is_key_name, number
 from bochner.io.csv.text import Lines, contents, sample
 from bochner.memory import Memory
+from bochner.page.dates import as_dates
 
 # Whole numbers with more values than this are numbers, not names of classes.
 MOST_CLASSES = 50
@@ -40,11 +41,14 @@ class Labels:
         Numbers (NaN = missing), or codes of classes (-1 = missing).
     classes : list of str, or None
         Names of the classes; None for numbers.
+    dates : {"date", "time"} or None
+        What numbers are that count milliseconds since 1970.
     """
 
     name: str
     values: NDArray[np.generic]
     classes: list[str] | None
+    dates: str | None = None
 
 
 def as_labels(given: Any, n_rows: int) -> list[Labels]:
@@ -68,7 +72,7 @@ def as_labels(given: Any, n_rows: int) -> list[Labels]:
         if _is_mapping(given)
         else {_name(given): given}
     )
-    return [_one(name, as_array("labels", values), n_rows) for name, values in named.items()]
+    return [_one(name, values, n_rows) for name, values in named.items()]
 
 
 def _is_mapping(given: object) -> bool:
@@ -79,7 +83,8 @@ def _name(given: object) -> str:
     return str(getattr(given, "name", None) or "label")
 
 
-def _one(name: str, values: NDArray[np.generic], n_rows: int) -> Labels:
+def _one(name: str, given: Any, n_rows: int) -> Labels:
+    values = as_array("labels", given)
     if values.shape != (n_rows,):
         got = (
             f"{len(values)} in {name!r}"
@@ -93,22 +98,63 @@ def _one(name: str, values: NDArray[np.generic], n_rows: int) -> Labels:
                 "give one per row, in their order",
             )
         )
-    if values.dtype.kind in "fiub":
-        numbers = values.astype(np.float64)
-        known = np.unique(numbers[~np.isnan(numbers)])
-        if values.dtype.kind == "f" and not np.array_equal(known, np.rint(known)):
-            return Labels(name, numbers, None)
-        if len(known) > MOST_CLASSES:
-            return Labels(name, numbers, None)
-        texts = np.array(
-            [_MISSING if np.isnan(v) else f"{v:.0f}" for v in numbers], dtype=object
-        )
-        return _classes(name, texts, [f"{v:.0f}" for v in known])
+    order = _categories(given)
+    if order is None:
+        days = as_dates(values)
+        if days is not None:
+            return _dates(name, days)
+        if values.dtype.kind == "m":
+            return _numbers(
+                f"{name} (days)", values.astype("timedelta64[ns]") / np.timedelta64(1, "D")
+            )
+        if values.dtype.kind in "fiu" or _are_numbers(values):
+            return _numbers(name, _as_float(values))
     texts = np.array(
         [_MISSING if is_missing(value) else str(value) for value in values.tolist()],
         dtype=object,
     )
-    return _classes(name, texts, sorted(set(texts.tolist()) - {_MISSING}, key=_natural))
+    used = set(texts.tolist()) - {_MISSING}
+    return _classes(
+        name,
+        texts,
+        sorted(used, key=_natural) if order is None else [c for c in order if c in used],
+    )
+
+
+def _as_float(values: NDArray[np.generic]) -> NDArray[np.float64]:
+    known = [np.nan if is_missing(value) else value for value in values.tolist()]
+    return np.array(known, dtype=np.float64)
+
+
+def _are_numbers(values: NDArray[np.generic]) -> bool:
+    """Tell whether objects are numbers or None, as those of a column that may hold NA."""
+    known = [value for value in values.tolist() if not is_missing(value)]
+    return bool(known) and all(type(value) in (int, float) for value in known)
+
+
+def _categories(given: object) -> list[str] | None:
+    """Return the categories of a categorical Series, in their order."""
+    categories = getattr(getattr(given, "cat", given), "categories", None)
+    return None if categories is None else [str(one) for one in categories]
+
+
+def _numbers(name: str, numbers: NDArray[np.float64]) -> Labels:
+    known = np.unique(numbers[~np.isnan(numbers)])
+    if len(known) > MOST_CLASSES or not np.array_equal(known, np.rint(known)):
+        return Labels(name, numbers, None)
+    texts = np.array([_MISSING if np.isnan(v) else f"{v:.0f}" for v in numbers], dtype=object)
+    return _classes(name, texts, [f"{v:.0f}" for v in known])
+
+
+def _dates(name: str, days: NDArray[np.datetime64]) -> Labels:
+    known = ~np.isnat(days)
+    kind = "date" if np.all(days[known] == days[known].astype("datetime64[D]")) else "time"
+    if len(np.unique(days[known])) > MOST_CLASSES:
+        since = days.astype(np.int64).astype(np.float64)
+        return Labels(name, np.where(known, since, np.nan), None, kind)
+    whole = np.datetime_as_string(days, unit="D" if kind == "date" else "s")
+    texts = np.where(known, np.char.replace(whole, "T", " "), _MISSING).astype(object)
+    return _classes(name, texts, sorted(set(texts.tolist()) - {_MISSING}))
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
