@@ -40,7 +40,7 @@ lowest: $(LOWEST)
 # The report page in headless Chromium, hostile names in every field among them. BOCHNER_CHROMIUM names a browser that is
 # not on the path; where there is none, `.venv/bin/playwright install chromium` fetches one.
 browser: $(BROWSER)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -rs tests/page/test_report_browser.py
+	OMP_NUM_THREADS=1 $(BIN)/pytest -rs tests/page
 
 # The fault campaign, hours long: its counts are added to docs/campaign.json and shown in docs/campaign.md. It goes on
 # after the last seed that was run; SEED=1000 says another one.

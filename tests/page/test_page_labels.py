@@ -38,7 +38,7 @@ def test_labels_without_a_header_are_read(tmp_path):
 
 
 def one(values):
-    (label,) = as_labels({"label": values}, len(values))
+    (label,) = as_labels({"label": values}, len(values), read_dates=True)
     return label
 
 

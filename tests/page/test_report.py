@@ -225,7 +225,7 @@ def test_columns_of_different_units_keep_their_standard_deviations(tmp_path):
 def test_a_plane_is_what_the_model_decodes_there(page, model):
     _, content, _ = page
     (plane,) = content["planes"]
-    side, view = plane["side"], content["views"][1]
+    side, view = plane["sides"][0], content["views"][1]
     columns = [COLUMNS.index(name) for name in view["columns"]]
     first, second = (np.linspace(plane["low"][k], plane["high"][k], side) for k in (0, 1))
     cell = 3 * side + 7
@@ -287,7 +287,7 @@ def test_any_number_of_dimensions(X, tmp_path, d):
         assert pairs == [(ROW, 0)]
     view = content["views"][0]
     assert len(view["planes"]) == len(pairs)
-    assert unpacked(view["planes"][0][0]).shape == (content["planes"][0]["side"] ** 2, 6)
+    assert unpacked(view["planes"][0][0]).shape == (np.prod(content["planes"][0]["sides"]), 6)
 
 
 def test_counts_and_classes_are_drawn_too(tmp_path):
@@ -383,10 +383,19 @@ def test_planes_of_many_dimensions_stay_small():
     Z = np.random.default_rng(3).normal(size=(30, 12))
     relevance = np.linspace(1, 2, 12)[None]
     planes = choose_planes(Z, relevance, 784)
-    assert sum(plane.side**2 for plane in planes) * 784 <= 1_500_000
+    assert sum(np.prod(plane.sides) for plane in planes) * 784 <= 1_500_000
     # those that matter most
     assert {d for plane in planes for d in plane.dims} <= set(range(4, 12))
-    assert {plane.side for plane in choose_planes(Z[:, :2], relevance[:, :2], 784)} == {21}
+    (plane,) = choose_planes(Z[:, :2], relevance[:, :2], 784)
+    assert plane.sides == (21, 21)
+
+
+def test_places_of_a_single_dimension_all_differ():
+    Z = np.random.default_rng(3).normal(size=(30, 1))
+    (plane,) = choose_planes(Z, np.ones((1, 1)), 784)
+    places = plane.places(Z.mean(axis=0))
+    assert plane.sides == (1, 441)
+    assert len(np.unique(places)) == 441
 
 
 def test_decoding_in_pieces_changes_nothing(model):

@@ -6,40 +6,18 @@ quiet.
 """
 
 import csv
-import os
 import re
-import shutil
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import bochner as bo
+from helpers.open_page import Page
 
 pandas = pytest.importorskip("pandas")
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="needs playwright: make browser"
-)
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-CHROMIUM = os.environ.get("BOCHNER_CHROMIUM") or next(
-    (found for name in NAMES if (found := shutil.which(name))), None
-)
 N = 60
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as driver:
-        executable = CHROMIUM or driver.chromium.executable_path
-        if not Path(executable).is_file():
-            pytest.skip(
-                "no Chromium on this machine: install one, or name it in BOCHNER_CHROMIUM"
-            )
-        started = driver.chromium.launch(executable_path=executable, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")
@@ -58,40 +36,6 @@ def model():
             3, views=views, n_frequencies=8, init="pca", max_iter=8, random_state=0
         ).fit(X)
     return fitted, X, bunch.target[:N]
-
-
-class Page:
-    """A page that is open, with what it said and asked for."""
-
-    def __init__(self, browser, path, **options):
-        self.errors, self.requests = [], []
-        self.tab = browser.new_page(**options)
-        self.tab.on(
-            "console",
-            lambda said: self.errors.append(said.text) if said.type == "error" else None,
-        )
-        self.tab.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.tab.on("request", lambda asked: self.requests.append(asked.url))
-        self.tab.goto(path.as_uri())
-        self.tab.wait_for_selector("html[data-ready]", state="attached", timeout=60_000)
-
-    def text(self, selector):
-        return self.tab.inner_text(selector)
-
-    def place(self, across, up):
-        box = self.tab.locator("#map").bounding_box()
-        return box["x"] + across * box["width"], box["y"] + (1 - up) * box["height"]
-
-    def row_on_screen(self, i):
-        """Where row i is drawn, from the ranges of the map itself."""
-        return self.tab.evaluate(
-            """(i) => {
-                const box = document.getElementById("map").getBoundingClientRect();
-                const [x, y] = window.bochnerPage.toScreen(i);
-                return [box.x + x, box.y + y];
-            }""",
-            i,
-        )
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bochner.data.arrays import FloatArray
-from bochner.page.encode import Packed, finite, pack, quantise, script_json
+from bochner.page.encode import Packed, finite, pack, pack_numbers, quantise, script_json
 from bochner.page.labels import Labels
 from bochner.page.layouts import Layout
 from bochner.page.planes import Plane, choose_planes, decode
@@ -173,7 +173,7 @@ def _fitted_in(parts: list[_Parts], planes: list[Plane], room: int) -> dict[str,
                 "dims": list(plane.dims),
                 "low": list(plane.low),
                 "high": list(plane.high),
-                "side": plane.side,
+                "sides": list(plane.sides),
             }
             for plane in planes
         ],
@@ -184,6 +184,7 @@ def _fitted_in(parts: list[_Parts], planes: list[Plane], room: int) -> dict[str,
                 "width": part.view.n_columns,
                 "columns": part.view.names,
                 "labels": part.view.labels if any(part.view.labels) else None,
+                "one_unit": part.view.one_unit,
                 "shape": part.view.shape,
                 "low": finite(part.limits[0][:1] if part.view.shape else part.limits[0]),
                 "high": finite(part.limits[1][:1] if part.view.shape else part.limits[1]),
@@ -212,8 +213,17 @@ def _data(parts: list[_Parts], room: int) -> tuple[int, list[Packed | None]]:
 
 
 def _labels(labels: Labels) -> dict[str, object]:
-    values = labels.values.astype(np.int32) if labels.classes is not None else labels.values
-    return {"name": labels.name, "classes": labels.classes, "values": pack(values).to_json()}
+    packed = (
+        pack_numbers(labels.values.astype(np.float64))
+        if labels.classes is None
+        else pack(labels.values.astype(np.int32))
+    )
+    return {
+        "name": labels.name,
+        "classes": labels.classes,
+        "dates": labels.dates,
+        "values": packed.to_json(),
+    }
 
 
 def _latents(values: FloatArray, rounded: bool) -> dict[str, object]:

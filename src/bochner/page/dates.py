@@ -16,13 +16,15 @@ _WRITTEN = re.compile(
 )
 
 
-def as_dates(values: NDArray[np.generic]) -> NDArray[np.datetime64] | None:
+def as_dates(values: NDArray[np.generic], of_text: bool) -> NDArray[np.datetime64] | None:
     """Return labels as dates, None where they are something else.
 
     Parameters
     ----------
     values : ndarray of shape (N,)
         datetime64, objects of `datetime`, or text such as 2026-01-31 or 2026-01-31 12:30.
+    of_text : bool
+        Whether text may be a date.
 
     Returns
     -------
@@ -33,7 +35,7 @@ def as_dates(values: NDArray[np.generic]) -> NDArray[np.datetime64] | None:
         return values.astype("datetime64[ms]")
     if values.dtype.kind not in "OU":
         return None
-    texts = [_text(value) for value in values.tolist()]
+    texts = [_text(value, of_text) for value in values.tolist()]
     if None in texts or not any(texts):
         return None
     try:
@@ -42,12 +44,13 @@ def as_dates(values: NDArray[np.generic]) -> NDArray[np.datetime64] | None:
         return None
 
 
-def _text(value: object) -> str | None:
+def _text(value: object, of_text: bool) -> str | None:
     """Return a date as text, empty where it is missing, None where a value is no date."""
     if is_missing(value) or value == "":
         return ""
-    if not isinstance(value, str | datetime.date):
+    if isinstance(value, datetime.date):
+        value = value.isoformat()
+    elif not isinstance(value, str) or not of_text:
         return None
-    text = value if isinstance(value, str) else value.isoformat()
-    found = _WRITTEN.fullmatch(text)
+    found = _WRITTEN.fullmatch(value)
     return found[1] if found else None

@@ -51,7 +51,7 @@ class Labels:
     dates: str | None = None
 
 
-def as_labels(given: Any, n_rows: int) -> list[Labels]:
+def as_labels(given: Any, n_rows: int, *, read_dates: bool = False) -> list[Labels]:
     """Turn labels in any form into labellings.
 
     Parameters
@@ -59,6 +59,8 @@ def as_labels(given: Any, n_rows: int) -> list[Labels]:
     given : array-like of shape (N,), or mapping of name to one (a DataFrame is one), or None
     n_rows : int
         N.
+    read_dates : bool, default=False
+        Whether text that is a date, in every row that has a label, becomes one.
 
     Raises
     ------
@@ -72,7 +74,7 @@ def as_labels(given: Any, n_rows: int) -> list[Labels]:
         if _is_mapping(given)
         else {_name(given): given}
     )
-    return [_one(name, values, n_rows) for name, values in named.items()]
+    return [_one(name, values, n_rows, read_dates) for name, values in named.items()]
 
 
 def _is_mapping(given: object) -> bool:
@@ -83,7 +85,7 @@ def _name(given: object) -> str:
     return str(getattr(given, "name", None) or "label")
 
 
-def _one(name: str, given: Any, n_rows: int) -> Labels:
+def _one(name: str, given: Any, n_rows: int, read_dates: bool) -> Labels:
     values = as_array("labels", given)
     if values.shape != (n_rows,):
         got = (
@@ -100,7 +102,7 @@ def _one(name: str, given: Any, n_rows: int) -> Labels:
         )
     order = _categories(given)
     if order is None:
-        days = as_dates(values)
+        days = as_dates(values, read_dates)
         if days is not None:
             return _dates(name, days)
         if values.dtype.kind == "m":

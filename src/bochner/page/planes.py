@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 # Entries decoded at a time: some 100 MB with all that is held beside them.
 _ENTRIES = 2_000_000
-# A plane has between 9 x 9 and 21 x 21 places: between them the page interpolates.
+# A plane has between 9 x 9 and 21 x 21 places, a single dimension as many: between them the page
+# interpolates.
 _COARSEST = 9
 _FINEST = 21
 # Means of all planes together: about 1 MB once compressed.
@@ -37,22 +38,23 @@ class Plane:
         number.
     low, high : (float, float)
         Ends of the grid in the two dimensions.
-    side : int
-        Places along each.
+    sides : (int, int)
+        Places along each: one along the rows.
     """
 
     dims: tuple[int, int]
     low: tuple[float, float]
     high: tuple[float, float]
-    side: int
+    sides: tuple[int, int]
 
     def places(self, centre: FloatArray) -> FloatArray:
-        """Return the grid, shape (side², D), second dimension slowest."""
-        Z = np.tile(centre, (self.side**2, 1))
-        first, second = (np.linspace(self.low[i], self.high[i], self.side) for i in (0, 1))
+        """Return the grid, shape (product of sides, D), second dimension slowest."""
+        n, m = self.sides
+        Z = np.tile(centre, (n * m, 1))
+        first, second = (np.linspace(self.low[i], self.high[i], self.sides[i]) for i in (0, 1))
         if self.dims[0] != ROW:
-            Z[:, self.dims[0]] = np.tile(first, self.side)
-        Z[:, self.dims[1]] = np.repeat(second, self.side)
+            Z[:, self.dims[0]] = np.tile(first, m)
+        Z[:, self.dims[1]] = np.repeat(second, n)
         return Z
 
 
@@ -91,7 +93,12 @@ def choose_planes(
     low = np.append(low - margin, -0.5)
     high = np.append(high + margin, len(Z) - 0.5)
     return [
-        Plane((a, b), (float(low[a]), float(low[b])), (float(high[a]), float(high[b])), side)
+        Plane(
+            (a, b),
+            (float(low[a]), float(low[b])),
+            (float(high[a]), float(high[b])),
+            (1, side**2) if a == ROW else (side, side),
+        )
         for a, b in pairs
     ]
 

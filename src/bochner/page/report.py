@@ -155,7 +155,7 @@ def report(
         std,
         values,
         None if names is None else [str(n) for n in names],
-        as_labels(labels, len(Z)),
+        as_labels(labels, len(Z), read_dates=True),
         as_layouts(embedding, len(Z)),
     )
     views = choose_views(model, values, Z, shapes or {})

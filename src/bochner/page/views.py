@@ -43,6 +43,9 @@ class KeptView:
         Height and width of an image.
     labels : list of (list of str, or None), shape (C,)
         Of a mixed table: what the numbers of a column stand for; None of columns of numbers.
+    one_unit : bool
+        Whether an average over the columns means something: not over categories, nor over columns
+        of which each has a scale of its own.
     """
 
     name: str
@@ -52,6 +55,7 @@ class KeptView:
     names: list[str]
     shape: Shape | None
     labels: list[list[str] | None]
+    one_unit: bool
 
     def pack(self, values: FloatArray, limits: tuple[FloatArray, FloatArray]) -> Packed:
         """Round to grey levels for images, to 16 bits for numbers that are read."""
@@ -122,5 +126,8 @@ def choose_views(
         likelihood = model.likelihood_[view]
         width = widths[view]
         labels = [model._coding.labels().get(int(j)) for j in columns]
-        kept.append(KeptView(view, likelihood, width, columns, called, shape, labels))
+        one_unit = not (any(labels) or model._units_differ(view))
+        kept.append(
+            KeptView(view, likelihood, width, columns, called, shape, labels, one_unit)
+        )
     return kept

@@ -23,21 +23,23 @@ function pictureOfMap() {
   map.paint(context, PICTURE_SCALE);
   context.font = measure.font;
   context.textAlign = "left";
-  for (const {label, tone, x: left, y: line} of placed) {
+  for (const {label, tone, mark, x: left, y: line} of placed) {
+    const path = new Path2D();
+    path.addPath(new Path2D(mark), new DOMMatrix([1, 0, 0, 1, left, line - 10]));
     context.fillStyle = tone;
-    context.fillRect(left, line - 10, 11, 11);
+    context.fill(path);
     context.fillStyle = colour("--ink");
     context.fillText(label, left + 17, line);
   }
   return canvas;
 }
 function legendEntries() {
-  const {classes, at, label} = state.colouring;
-  if (classes) return classes.map((name, k) => ({label: name, tone: colour(`--class-${k % 10}`)}));
+  const {classes, at} = state.colouring;
+  if (classes) return state.legend.map(({name, tone, mark}) => ({label: name, tone: colour(`--${tone}`), mark}));
   if (!at) return [];
   const shown = $("legend").querySelectorAll(".numbers");
   const stops = ramp();
-  return stops.map((tone, k) => ({tone, label: k === 0 ? shown[0].textContent : k === stops.length - 1 ? shown[1].textContent : ""}));
+  return stops.map((tone, k) => ({tone, mark: MARKS[1], label: k === 0 ? shown[0].textContent : k === stops.length - 1 ? shown[1].textContent : ""}));
 }
 const exportPicture = () => pictureOfMap().toBlob((blob) => save(blob, "map.png"));
 
@@ -58,7 +60,7 @@ function moveCross([dx, dy], far) {
 function nextRow(step) {
   const from = state.kept ?? (step > 0 ? -1 : 0);
   keep((from + step + N) % N);
-  setCross(map.x[state.kept], map.y[state.kept]);
+  crossRow(state.kept);
   say(spoken(state.kept));
 }
 function keepNearest() {
@@ -84,8 +86,7 @@ function fill(select, options) {
     if (!groups.has(group)) groups.set(group, element("optgroup", {label: group}));
     groups.get(group).append(new Option(name, value));
   }
-  const parts = [...groups.values()];
-  select.replaceChildren(...(parts.length > 1 ? parts : parts.flatMap((group) => [...group.children])));
+  select.replaceChildren(...[...groups].flatMap(([name, group]) => (name && groups.size > 1 ? group : [...group.children])));
 }
 function dimensions() {
   ["dim-x", "dim-y"].forEach((id, k) => {
@@ -114,7 +115,7 @@ function controls() {
     state.layout = event.target.value === "" ? null : Number(event.target.value);
     place();
   });
-  fill($("shade-by"), [["", "nothing", ""], ...views.map((view, k) => ["", `standard deviation of ${view.name}`, k])]);
+  fill($("shade-by"), [["", "nothing", ""], ...shadings().map(([group, name], k) => [group, name, k])]);
   $("shade-by").addEventListener("change", shade);
   $("show-ellipses").addEventListener("change", ellipses);
   dimensions();

@@ -9,14 +9,14 @@ function corners(px, py) {
   const at = plane.dims[0] === state.dims[0] ? [px, py] : [py, px];
   let outside = false;
   const [u, v] = at.map((value, k) => {
-    const place = (value - plane.low[k]) / (plane.high[k] - plane.low[k]) * (plane.side - 1);
-    outside ||= place < -0.02 || place > plane.side - 0.98;
-    return Math.min(Math.max(place, 0), plane.side - 1);
+    const share = (value - plane.low[k]) / (plane.high[k] - plane.low[k]);
+    outside ||= share < -0.001 || share > 1.001;
+    return Math.min(Math.max(share, 0), 1) * (plane.sides[k] - 1);
   });
-  const i = Math.min(Math.floor(u), plane.side - 2);
-  const j = Math.min(Math.floor(v), plane.side - 2);
+  const [i, j] = [Math.floor(u), Math.floor(v)];
   const [a, b] = [u - i, v - j];
-  const at2 = (di, dj) => (j + dj) * plane.side + i + di;
+  const [n, m] = plane.sides;
+  const at2 = (di, dj) => Math.min(j + dj, m - 1) * n + Math.min(i + di, n - 1);
   const cells = [[at2(0, 0), (1 - a) * (1 - b)], [at2(1, 0), a * (1 - b)], [at2(0, 1), (1 - a) * b], [at2(1, 1), a * b]];
   return {index, outside, cells};
 }
@@ -102,7 +102,8 @@ function barsOf(view, data, made) {
     }
     if (data) {
       if (!Number.isNaN(data[c])) track.append(piece("data", share(data[c])));
-      words = labels ? labels[Math.round(data[c])] ?? "missing" : number(data[c]);
+      if (!Number.isNaN(data[c])) words = labels ? labels[codeOf(data[c], labels)] : number(data[c]);
+      else words = words ? `missing, decoded ${words}` : "missing";
     }
     box.append(element("span", {className: "name", title: name}, name), track, element("span", {className: "numbers"}, words));
   });
@@ -140,9 +141,12 @@ function showPlace() {
   }
   const [px, py] = state.cross;
   const place = corners(px, py);
+  // with two dimensions a row's place is that of the cross, and its decoding needs no interpolation
+  const row = D <= 2 ? state.crossed : null;
   const rest = D > 2 ? "; the other dimensions at their mean" : "";
   const beyond = place?.outside ? " Outside of the decoded plane: its nearest place is shown." : "";
-  const words = `${axisName(state.dims[0])} = ${number(px)}, ${axisName(state.dims[1])} = ${number(py)}${rest}.${beyond}`;
-  show("place", [element("p", {className: "quiet numbers"}, words)], () => null, (view) => decodedAt(view, place));
+  const at = row === null ? "" : `The place of ${nameOf(row)}: `;
+  const words = `${at}${axisName(state.dims[0])} = ${number(px)}, ${axisName(state.dims[1])} = ${number(py)}${rest}.${beyond}`;
+  show("place", [element("p", {className: "quiet numbers"}, words)], () => null, (view) => (row === null ? decodedAt(view, place) : decodedRow(view, row)));
 }
 const ordinal = (k) => (k === 1 ? "every" : k === 2 ? "every second" : k === 3 ? "every third" : `every ${k}-th`);

@@ -150,8 +150,21 @@ class LatentMap {
     const {canvas, extent: [left, right, bottom, top]} = this.shade;
     const [x0, y0] = this.toScreen(left, top);
     const [x1, y1] = this.toScreen(right, bottom);
+    this.hatch(context);
     context.imageSmoothingEnabled = true;
     context.drawImage(canvas, x0, y0, x1 - x0, y1 - y0);
+  }
+  // Where nothing was decoded.
+  hatch(context) {
+    const box = this.inner();
+    context.strokeStyle = colour("--line");
+    context.lineWidth = 1;
+    context.beginPath();
+    for (let at = 0; at < box.w + box.h; at += 8) {
+      context.moveTo(box.x + at, box.y);
+      context.lineTo(box.x + at - box.h, box.y + box.h);
+    }
+    context.stroke();
   }
   grid(box) {
     const [left, right, bottom, top] = this.range;

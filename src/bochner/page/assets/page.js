@@ -8,7 +8,7 @@ const ROW = -1;
 const MOST_FOUND = 8;
 const N = content.rows;
 const D = content.dims;
-const state = {dims: content.planes[0].dims, layout: null, cross: [0, 0], hovered: null, kept: null, chosen: [], mask: null, colouring: null};
+const state = {dims: content.planes[0].dims, layout: null, legend: [], cross: [0, 0], crossed: null, hovered: null, kept: null, chosen: [], mask: null, colouring: null};
 let z, std, labels, views, map;
 let layouts = [];
 
@@ -22,7 +22,7 @@ function planeOf() {
 }
 function labelOf(label, i) {
   const value = label.values.at(i, 0);
-  if (label.classes === null) return number(value);
+  if (label.classes === null) return written(label, value);
   return value < 0 ? "none" : label.classes[value];
 }
 async function unpackAll() {
@@ -59,13 +59,19 @@ function place() {
   setCross((map.range[0] + map.range[1]) / 2, (map.range[2] + map.range[3]) / 2);
   mark(state.kept ?? state.hovered);
 }
-function extent() {
+function planeExtent() {
   const plane = state.layout === null ? content.planes[planeOf()] : null;
-  if (plane) return (plane.dims[0] === state.dims[0] ? [0, 1] : [1, 0]).flatMap((k) => [plane.low[k], plane.high[k]]);
-  return [map.x, map.y].flatMap((values) => {
-    const [low, high] = extremes(values);
+  return plane ? (plane.dims[0] === state.dims[0] ? [0, 1] : [1, 0]).flatMap((k) => [plane.low[k], plane.high[k]]) : null;
+}
+function extent() {
+  const plane = planeExtent();
+  // the ellipses of few rows are all drawn, and may reach far beyond the rows
+  const drawn = map.ellipses.length === N ? map.ellipses : [];
+  return ["x", "y"].flatMap((axis, k) => {
+    const [low, high] = extremes(map[axis]);
     const margin = 0.08 * (high - low || 1);
-    return [low - margin, high + margin];
+    const ends = plane ? plane.slice(2 * k, 2 * k + 2) : [low - margin, high + margin];
+    return extremes([...ends, ...drawn.flatMap((one) => [one[axis] - 1.05 * one[`r${axis}`], one[axis] + 1.05 * one[`r${axis}`]])]);
   });
 }
 const all = () => map.show(extent(), state.dims[0] !== ROW || state.layout !== null);
@@ -80,33 +86,45 @@ function ellipses() {
   map.ellipses = some.map(ellipse);
   map.redraw();
 }
+// Standard deviations: of a view whose columns have one unit, and of single columns.
+function shadings() {
+  return views.flatMap((view) => {
+    const width = view.shape ? view.shape[0] * view.shape[1] : view.columns.length;
+    const group = `View ${view.name}`;
+    const whole = Array.from({length: width}, (_, c) => c);
+    const all = view.one_unit ? [[group, `standard deviation of ${view.name}`, view, whole]] : [];
+    return [...all, ...view.columns.map((name, c) => [group, `standard deviation of ${name}`, view, [c]])];
+  });
+}
 function shade() {
   const chosen = $("shade-by").value;
   const index = planeOf();
   map.shade = null;
   map.redraw();
+  $("shade-legend").replaceChildren();
   if (chosen === "" || index < 0 || state.layout !== null) return;
   const plane = content.planes[index];
-  const {at, width} = views[Number(chosen)].planes[index][1];
-  const n = plane.side;
+  const [, name, view, columns] = shadings()[Number(chosen)];
+  const {at} = view.planes[index][1];
   const turned = plane.dims[0] !== state.dims[0];
-  const values = Float64Array.from({length: n * n}, (_, k) => {
-    const row = turned ? (k % n) * n + Math.floor(k / n) : k;
-    let sum = 0;
-    for (let c = 0; c < width; c++) sum += at(row, c) ** 2;
-    return Math.sqrt(sum / width);
+  const [n, m] = turned ? [...plane.sides].reverse() : plane.sides;
+  const values = Float64Array.from({length: n * m}, (_, k) => {
+    const place = turned ? (k % n) * m + Math.floor(k / n) : k;
+    return Math.sqrt(columns.reduce((sum, c) => sum + at(place, c) ** 2, 0) / columns.length);
   });
   const [low, high] = extremes(values);
-  const stops = ["--paper", "--quiet"].map((name) => rgb(colour(name)));
-  const canvas = element("canvas", {width: n, height: n});
+  const [paper, quiet] = ["--paper", "--quiet"].map((tone) => rgb(colour(tone)));
+  const stops = [paper, mix([paper, quiet], 0.6)];
+  const canvas = element("canvas", {width: n, height: m});
   const context = canvas.getContext("2d");
-  const image = context.createImageData(n, n);
+  const image = context.createImageData(n, m);
   values.forEach((value, k) => {
-    const up = n - 1 - Math.floor(k / n);
-    image.data.set([...mix(stops, 0.6 * (value - low) / (high - low || 1)), 255], 4 * (up * n + k % n));
+    const up = m - 1 - Math.floor(k / n);
+    image.data.set([...mix(stops, (value - low) / (high - low || 1)), 255], 4 * (up * n + k % n));
   });
   context.putImageData(image, 0, 0);
-  map.shade = {canvas, extent: extent()};
+  map.shade = {canvas, extent: planeExtent(), name, stops: stops.map(hex), ends: [number(low), number(high)]};
+  $("shade-legend").replaceChildren(`${name}: `, ...scale(map.shade.stops, map.shade.ends), "· hatched: not decoded");
 }
 
 // -- colours and legend ----------------------------------------------------------------------------
@@ -127,7 +145,7 @@ function mean(source, i, width) {
   return known ? sum / known : NaN;
 }
 function colourings() {
-  const options = labels.map((label) => ["Labels", label.name, {classes: label.classes, at: (i) => label.values.at(i, 0)}]);
+  const options = labels.map((label) => ["Labels", label.name, {...label, at: (i) => label.values.at(i, 0), missing: "none"}]);
   options.push(["Rows", "one colour", {classes: null, at: null}]);
   options.push(["Rows", "standard deviation of the latents", {classes: null, at: rootMeanSquare}]);
   for (let d = 0; d < D; d++) options.push(["Rows", `latent dimension ${d}`, {classes: null, at: (i) => z.at(i, d)}]);
@@ -137,8 +155,12 @@ function colourings() {
     const at = (i, c) => (i % found.every ? NaN : found.at(i, c));
     const group = view.data ? `View ${view.name}` : `View ${view.name}, decoded`;
     const width = view.shape ? view.shape[0] * view.shape[1] : view.columns.length;
-    options.push([group, `mean of ${view.name}`, {classes: null, at: (i) => mean(at, i, width)}]);
-    view.columns.forEach((name, c) => options.push([group, name, {classes: null, at: (i) => at(i, c)}]));
+    if (view.one_unit && width > 1) options.push([group, `mean of ${view.name}`, {classes: null, at: (i) => mean(at, i, width)}]);
+    view.columns.forEach((name, c) => {
+      const classes = view.labels?.[c] ?? null;
+      const of = classes ? (i) => codeOf(at(i, c), classes) : (i) => at(i, c);
+      options.push([group, name, {classes, at: of, missing: "missing"}]);
+    });
   }
   return options;
 }
@@ -153,40 +175,54 @@ function recolour() {
     const tones = classColours();
     map.palette = [...tones.map(rgb), missing];
     for (let i = 0; i < N; i++) map.codes[i] = values[i] < 0 ? tones.length : values[i] % tones.length;
-    if (classes.length > tones.length) map.markers = Uint8Array.from(values, (value) => Math.floor(Math.max(value, 0) / tones.length) % INSIDE.length);
-    classLegend(classes, values);
+    if (classes.length > tones.length) map.markers = Uint8Array.from(values, (value) => markOf(Math.max(value, 0)));
+    classLegend(values);
   } else if (at) {
-    const [low, high] = extremes(values);
+    // one infinite value leaves the other rows their colours
+    const [low, high] = extremes(values.filter(Number.isFinite));
     const stops = ramp().map(rgb);
     map.palette = [...Array.from({length: STEPS}, (_, k) => mix(stops, k / (STEPS - 1))), missing];
-    for (let i = 0; i < N; i++)
-      map.codes[i] = Number.isNaN(values[i]) ? STEPS : Math.round((values[i] - low) / (high - low || 1) * (STEPS - 1));
-    const bar = element("span", {className: "ramp"});
-    const kept = low <= high ? [number(low), number(high)] : ["missing", "missing"];
-    $("legend").replaceChildren(element("span", {className: "numbers"}, kept[0]), bar, element("span", {className: "numbers"}, kept[1]));
+    const step = (value) => Math.round(Math.min(Math.max((value - low) / (high - low || 1), 0), 1) * (STEPS - 1));
+    for (let i = 0; i < N; i++) map.codes[i] = Number.isNaN(values[i]) ? STEPS : step(values[i]);
+    const ends = low <= high ? [low, high].map((value) => written(state.colouring, value)) : ["missing", "missing"];
+    $("legend").replaceChildren(...scale(ramp(), ends));
   } else {
     map.palette = [rgb(colour("--class-0"))];
     $("legend").replaceChildren();
   }
   map.redraw();
 }
+// The marks of the map, as paths in a square of 12.
 const MARKS = [
-  ["circle", {cx: 6, cy: 6, r: 5}],
-  ["rect", {x: 1, y: 1, width: 10, height: 10}],
-  ["path", {d: "M6 1 11 11H1z"}],
-  ["path", {d: "M6 0 12 6 6 12 0 6z"}],
-  ["path", {d: "M6 11 11 1H1z"}],
+  "M11 6A5 5 0 1 1 1 6A5 5 0 1 1 11 6z", "M1 1H11V11H1z", "M6 1 11 11H1z", "M6 0 12 6 6 12 0 6z", "M6 11 11 1H1z",
 ];
-function classLegend(classes, values) {
-  const rows = classes.map(() => []);
-  values.forEach((value, i) => { if (value >= 0) rows[value].push(i); });
-  $("legend").replaceChildren(...classes.map((name, k) => {
-    const [tag, attributes] = MARKS[Math.floor(k / 10) % MARKS.length];
-    const sign = shape("svg", {width: 12, height: 12, "aria-hidden": "true"}, shape(tag, {...attributes, class: `area class-${k % 10}`}));
-    const button = element("button", {type: "button", title: `Select ${count(rows[k].length, "row")} of ${name}`}, sign, element("span", {className: "name"}, name));
-    button.addEventListener("click", () => choose(rows[k]));
+const markOf = (k) => Math.floor(k / 10) % MARKS.length;
+// The classes of the colouring, and what has none where some rows do.
+function legendClasses(values) {
+  const {classes, missing} = state.colouring;
+  const entries = classes.map((name, k) => ({name, k, tone: `class-${k % 10}`, mark: MARKS[markOf(k)]}));
+  return values.some((value) => value < 0) ? [...entries, {name: missing, k: -1, tone: "missing", mark: MARKS[0]}] : entries;
+}
+function classLegend(values) {
+  const rows = new Map();
+  values.forEach((value, i) => {
+    if (!rows.has(value)) rows.set(value, []);
+    rows.get(value).push(i);
+  });
+  state.legend = legendClasses(values);
+  $("legend").replaceChildren(...state.legend.map(({name, k, tone, mark}) => {
+    const found = rows.get(k) ?? [];
+    const sign = shape("svg", {viewBox: "0 0 12 12", width: 12, height: 12, "aria-hidden": "true"}, shape("path", {d: mark, class: `area ${tone}`}));
+    const button = element("button", {type: "button", title: `Select ${count(found.length, "row")} of ${name}`}, sign, element("span", {className: "name"}, name));
+    button.addEventListener("click", () => choose(found));
     return button;
   }));
+}
+// A bar of colours between its ends.
+function scale(tones, [low, high]) {
+  const bar = element("i", {className: "ramp"});
+  bar.style.background = `linear-gradient(to right, ${tones.join(", ")})`;
+  return [element("span", {className: "numbers"}, low), bar, element("span", {className: "numbers"}, high)];
 }
 
 // -- pointing, choosing, searching -----------------------------------------------------------------
@@ -194,11 +230,13 @@ function mark(i) {
   map.mark = i === null ? null : ellipse(i);
   map.drawOver();
 }
-function setCross(px, py) {
+function setCross(px, py, row = null) {
   state.cross = map.cross = [px, py];
+  state.crossed = row;
   map.drawOver();
   showPlace();
 }
+const crossRow = (i) => setCross(map.x[i], map.y[i], i);
 function keep(i) {
   state.kept = state.hovered = i;
   mark(i);
@@ -223,7 +261,8 @@ function tap(px, py) {
   const {row, pixels} = map.nearest(px, py);
   const hit = pixels <= 10;
   keep(hit ? row : null);
-  setCross(...(hit ? [map.x[row], map.y[row]] : [px, py]));
+  if (hit) crossRow(row);
+  else setCross(px, py);
 }
 function choose(rows) {
   state.chosen = rows;
@@ -241,7 +280,7 @@ function goTo(i) {
   const [left, right, bottom, top] = map.range;
   const [px, py] = [map.x[i], map.y[i]];
   if (px < left || px > right || py < bottom || py > top) all();
-  setCross(px, py);
+  crossRow(i);
   say(`kept: ${spoken(i)}`);
 }
 function matches() {
@@ -275,7 +314,8 @@ function csv() {
   const exact = (label, i) => {
     const value = label.values.at(i, 0);
     if (label.classes !== null) return value < 0 ? "" : label.classes[value];
-    return Number(value.toPrecision(7));
+    if (label.dates) return Number.isNaN(value) ? "" : dateText(label.dates, value);
+    return label.values.exact ? value : Number(value.toPrecision(7));
   };
   const lines = [...state.chosen].sort((a, b) => a - b).map((i) => {
     const numbers = [z, std].flatMap((array) => Array.from({length: D}, (_, d) => Number(array.at(i, d).toPrecision(7))));

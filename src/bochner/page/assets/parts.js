@@ -24,7 +24,7 @@ function table(id, heads, lines) {
   $(id).replaceChildren(...(heads.length ? [element("thead", {}, head)] : []), element("tbody", {}, ...rows));
 }
 
-const TYPES = {float32: Float32Array, uint8: Uint8Array, uint16: Uint16Array, int32: Int32Array};
+const TYPES = {float32: Float32Array, float64: Float64Array, uint8: Uint8Array, uint16: Uint16Array, int32: Int32Array};
 async function unpack(packed) {
   const text = atob(packed.body);
   const bytes = new Uint8Array(text.length);
@@ -32,7 +32,7 @@ async function unpack(packed) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   const codes = new TYPES[packed.dtype](await new Response(stream).arrayBuffer());
   const width = packed.shape[1] ?? 1;
-  if (packed.low === undefined) return {codes, width, at: (i, j) => codes[i * width + j]};
+  if (packed.low === undefined) return {codes, width, exact: packed.dtype === "float64", at: (i, j) => codes[i * width + j]};
   const {low, step} = packed;
   const missing = packed.dtype === "uint8" ? 255 : 65535;
   const one = low.length === 1;
@@ -57,6 +57,15 @@ function text(value) {
   if (Array.isArray(value)) return value.map(text).join(", ") || "none";
   if (typeof value !== "object") return String(value);
   return Object.entries(value).map(([key, part]) => `${key}: ${text(part)}`).join(", ") || "none";
+}
+// Dates and times are milliseconds since 1970.
+function dateText(kind, value) {
+  const whole = new Date(value).toISOString();
+  return kind === "date" ? whole.slice(0, 10) : whole.slice(0, 19).replace("T", " ");
+}
+function written(label, value) {
+  if (label.dates && Number.isFinite(value)) return dateText(label.dates, value);
+  return Number.isInteger(value) ? String(value).replace("-", "−") : number(value);
 }
 const own = (object, key) => (Object.hasOwn(object, key) ? object[key] : null);
 const count = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
