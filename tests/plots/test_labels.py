@@ -149,6 +149,15 @@ def test_names_on_the_map_do_not_cover_one_another(model):
     assert np.diff(heights).min() > 0
 
 
+def test_a_name_does_not_hide_a_class_of_few_rows(model):
+    labels = ["one"] + ["many"] * 29
+    ax = plots.latent_map(model, labels, n_ellipses=0)
+    ax.figure.draw_without_rendering()
+    name = next(text for text in ax.texts if text.get_text() == "one")
+    row = ax.transData.transform(model.embedding_[0])
+    assert name.get_window_extent().y0 > row[1]
+
+
 def test_labels_of_another_length_are_refused(model):
     pandas = pytest.importorskip("pandas")
     for labels in ([1, 2], pandas.Categorical(["a"])):

@@ -209,6 +209,32 @@ def test_labels_may_be_missing_and_of_any_kind(model):
         plots.latent_map(model, labels=labels)
 
 
+def test_images_with_unknown_pixels_are_drawn():
+    true = np.arange(24.0).reshape(2, 12)
+    true[0, 3] = np.nan
+    ax = plots.completions(true, true, ~np.isnan(true), (4, 3), n=2)
+    assert ax.images[0].get_clim() == (0.0, 23.0)
+
+
+def test_ticks_of_small_bounds_differ(model, monkeypatch):
+    start = {"init": "pca", "index": 0, "steps": 5, "elbo": -4946.5, "elbo_se": 0.1}
+    monkeypatch.setattr(model, "starts_", [start | {"elbo_start": -4947.5}])
+    for ax, axis in ((plots.starts(model), "x"), (small_bound(model), "y")):
+        ax.figure.draw_without_rendering()
+        ticks = [text.get_text() for text in getattr(ax, f"get_{axis}ticklabels")()]
+        assert len(set(ticks)) == len(ticks)
+
+
+def small_bound(model):
+    small = copy.copy(model)
+    small.elbo_history_ = np.linspace(1000.1, 1000.6, 20)
+    small.elbo_ = 1000.6
+    small.elbo_se_ = 0.05
+    ax = plots.bound_trace(small)
+    assert ax.get_legend().get_texts()[-1].get_text() == "final: 1,000.60 ± 0.05"
+    return ax
+
+
 def test_wrong_labels_and_dimensions_are_refused(model):
     with pytest.raises(InputError, match=r"labels of shape \(30,\)"):
         plots.latent_map(model, labels=[1, 2])

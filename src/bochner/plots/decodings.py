@@ -18,7 +18,16 @@ from bochner.data.columns import evenly_spread
 from bochner.data.validation import numbers
 from bochner.errors import InputError, message
 from bochner.memory import Memory
-from bochner.plots.figures import COLOURS, INK, axes, figure, finish, quoted, shortened
+from bochner.plots.figures import (
+    COLOURS,
+    INK,
+    THOUSANDS,
+    axes,
+    figure,
+    finish,
+    quoted,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,7 +88,7 @@ def starts(
     )
     ax.set_ylim(-0.6, len(raced) - 0.4)
     ax.locator_params(axis="x", nbins=5)
-    ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    ax.xaxis.set_major_formatter(THOUSANDS)
     finish(ax, title or "Starts: bound before (open) and after the race", "bound (nats)", "")
     return ax
 

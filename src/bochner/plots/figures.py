@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _SCREEN_DPI = 100
 INK = "#303030"
 FAINT = "#b0b0b0"
+# Ticks of large numbers, with no more digits than tell them apart.
+THOUSANDS = "{x:,.10g}"
 # Petroff's ten colours, chosen by survey and simulation to be told apart with every kind of colour
 # vision.
 COLOURS = (

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _MARKERS = "os^Dv"
 # Classes with a mark of their own; so many are named on the map, and in one column of a legend.
 _MARKED, _NAMED, _LISTED = len(COLOURS) * len(_MARKERS), len(COLOURS), 20
+# Rows below which a class is drawn beside its name.
+_FEW = 5
 # Points of a name on the map, width of a letter and height of a line.
 _FONT, _LETTER, _LINE = 12, 8.0, 16.0
 
@@ -186,7 +188,9 @@ def _draw_classes(
     names = [name for _, name in marks]
     if len(marked) <= _NAMED:
         middles = [np.median(Z[codes == k], axis=0) for k in marked]
-        _write_names(ax, shortened(names, 14), middles)
+        # a name would hide the rows of a class of few
+        lifts = np.where(rows[marked] < _FEW, 0.75 * _LINE, 0.0)
+        _write_names(ax, shortened(names, 14), middles, lifts)
     many = len(names) > _LISTED
     small = {"ncols": 2, "fontsize": 8, "labelspacing": 0.4, "columnspacing": 1.0}
     handles = [handle for handle, _ in (*marks, *below)]
@@ -194,8 +198,12 @@ def _draw_classes(
     legend(ax, handles, names, **BESIDE, **(small if many else {}))
 
 
-def _write_names(ax: Axes, names: list[str], middles: list[FloatArray]) -> None:
-    """Write names over the middles of their classes, higher where one would cover another."""
+def _write_names(
+    ax: Axes, names: list[str], middles: list[FloatArray], lifts: FloatArray
+) -> None:
+    """Write names over the middles of their classes, so many points higher, and still higher where
+    one would cover another.
+    """
     from matplotlib.patheffects import withStroke
 
     if not names:
@@ -205,7 +213,7 @@ def _write_names(ax: Axes, names: list[str], middles: list[FloatArray]) -> None:
     places = ax.transData.transform(np.array(middles)) * 72 / figure(ax).dpi
     boxes: list[tuple[float, float, float]] = []
     for i in np.argsort(places[:, 1]):
-        x, y = places[i]
+        x, y = places[i] + (0.0, lifts[i])
         half = 0.5 * _LETTER * len(names[i])
         while any(
             abs(x - left) < half + other and abs(y - base) < _LINE

@@ -17,6 +17,7 @@ from bochner.plots.figures import (
     COLOURS,
     FAINT,
     INK,
+    THOUSANDS,
     axes,
     finish,
     legend,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 # Empty pixels between two images of a strip.
 _PIXEL_GAP = 1
+# Views in a column of a legend.
+_LISTED = 12
 # Rows of a map; a picture has fewer points than more would need.
 _DRAWN = 100_000
 
@@ -140,7 +143,8 @@ def bound_trace(
             linewidth=2,
             label=f"mean of {width} steps",
         )
-    final = f"final: {model.elbo_:,.0f} ± {model.elbo_se_:,.0f}"
+    digits = 0 if model.elbo_se_ >= 1 else 2
+    final = f"final: {model.elbo_:,.{digits}f} ± {model.elbo_se_:,.{digits}f}"
     ax.axhline(model.elbo_, color=COLOURS[2], linestyle="--", linewidth=1.2, label=final)
     # none where the fit was interrupted before its first step
     if history.size:
@@ -148,8 +152,7 @@ def bound_trace(
         low = np.quantile(history, 0.02)
         high = max(history.max(), model.elbo_)
         ax.set_ylim(low - 0.05 * (high - low), high + 0.08 * (high - low) or None)
-    ax.ticklabel_format(axis="y", style="plain", useOffset=False)
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    ax.yaxis.set_major_formatter(THOUSANDS)
     ax.legend(frameon=False, loc="lower right")
     finish(
         ax,
@@ -192,7 +195,7 @@ def relevance(
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0f} %")
     if n_views > 1:
         names = shortened(model.views_, 24)
-        legend(ax, bars, names, title="view", **BESIDE)
+        legend(ax, bars, names, title="view", ncols=1 + (n_views - 1) // _LISTED, **BESIDE)
     finish(
         ax,
         title or "What each latent dimension carries",
@@ -218,6 +221,7 @@ def completions(
     Parameters
     ----------
     true, completed : array-like of shape (rows, pixels)
+        What is not known of the truth is NaN.
     observed : array-like of bool, shape (rows, pixels)
         True where the model saw the pixel.
     shape : (int, int)
@@ -261,9 +265,8 @@ def completions(
             for mask in (0.0 * T, np.where(mask_of_known, 0.0, 1.0), 0.0 * T)
         ]
     )
-    ax.imshow(
-        picture, cmap=cmap, vmin=float(T.min()), vmax=float(T.max()), interpolation="nearest"
-    )
+    low, high = float(np.nanmin(T)), float(np.nanmax(T))
+    ax.imshow(picture, cmap=cmap, vmin=low, vmax=high, interpolation="nearest")
     ax.imshow(
         np.where(hidden == 1, 1.0, np.nan),
         cmap="Blues",
