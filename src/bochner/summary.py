@@ -51,23 +51,15 @@ def describe_model(model: LatentVariableEstimator) -> dict[str, object]:
 
 def _noise(model: LatentVariableEstimator, view: str) -> dict[str, object]:
     """What a view's likelihood learned of its own."""
-    if view in model.noise_variance_:
-        share = float(model.collapse_.noise_share[view])
-        return {**_noise_variance(model, view), "noise_share": share}
-    return (
-        {"dispersion": model.dispersion_[view].tolist()} if view in model.dispersion_ else {}
-    )
-
-
-def _noise_variance(model: LatentVariableEstimator, view: str) -> dict[str, object]:
-    """The mean over columns, standardised where each has units of its own: kilograms and euros have
-    no mean.
-    """
-    variance = np.asarray(model.noise_variance_[view])
-    if not model._units_differ(view):
-        return {"noise_variance": float(np.mean(variance))}
-    scale = model._scaling.scale[model.views_[view]]
-    return {"noise_variance_of_standardised_columns": float(np.mean(variance / scale**2))}
+    if view in model.dispersion_:
+        return {"dispersion": model.dispersion_[view].tolist()}
+    if view not in model.noise_variance_:
+        return {}
+    share: dict[str, object] = {"noise_share": float(model.collapse_.noise_share[view])}
+    # kilograms and euros have no mean: of columns in units of their own the share says it all
+    if model._units_differ(view):
+        return share
+    return {"noise_variance": float(np.mean(model.noise_variance_[view])), **share}
 
 
 def _plain(value: object) -> Any:
