@@ -2,6 +2,8 @@
 units.
 """
 
+import json
+import re
 import warnings
 
 import numpy as np
@@ -182,3 +184,112 @@ def test_decoded_columns_of_a_selection_have_means_and_no_effect_sizes(
     assert "no data of the rows: columns are as the model decodes them" in text
     assert "Cohen" not in text
     assert "city, decoded" in page.text("#selection-labels")
+
+
+def test_figures_are_whole_when_the_page_is_printed_at_once(browser, paths):
+    page = Page(browser, paths[0])
+    page.tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    # of every view the matrix and its scale
+    views = page.tab.locator("#kernels svg").count()
+    assert page.tab.locator("#kernels image").count() == 2 * views > 0
+    assert "covariance of standardised columns" in page.text("#kernels")
+    assert "covariance of log odds" in page.text("#kernels")
+    page.tab.close()
+    assert page.errors == []
+
+
+def test_words_in_tables_are_not_broken(browser, mixed, tmp_path):
+    model, table = mixed
+    path = bo.report(model, table, {"kind": ["Größe"] * N}, path=tmp_path / "r.html")
+    page = Page(browser, path, viewport={"width": 400, "height": 900})
+    page.tab.evaluate("window.bochnerPage.choose([1, 2, 3, 4])")
+    lines_of = """() => [...document.querySelectorAll("th, td")].filter((cell) => {
+        const [first] = cell.childNodes;
+        if (!cell.offsetParent || first?.nodeType !== 3) return false;
+        return first.data.split(/[\\s-]+/).some((word) => {
+            const range = document.createRange();
+            const at = first.data.indexOf(word);
+            range.setStart(first, at);
+            range.setEnd(first, at + word.length);
+            return range.getClientRects().length > 1;
+        });
+    }).map((cell) => cell.textContent)"""
+    assert page.tab.evaluate(lines_of) == []
+    assert page.tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.tab.close()
+
+
+def test_constants_and_categories_have_bars_of_their_range(paths):
+
+    content = re.search(r'id="content">(.*?)</script>', paths[0].read_text(encoding="utf-8"))
+    for view in json.loads(content[1])["views"]:
+        for c, name in enumerate(view["columns"]):
+            if name == "const":
+                assert view["high"][c] - view["low"][c] > 0.04
+            if name == "city":
+                assert (view["low"][c], view["high"][c]) == (0, 2)
+
+
+def test_ellipses_of_few_rows_lie_inside_and_a_rows_place_is_its_own(browser, tmp_path):
+    X = np.random.default_rng(0).normal(size=(3, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = bo.NGMVLVM(1, n_frequencies=4, init="pca", max_iter=2, random_state=0).fit(X)
+    page = Page(browser, bo.report(model, X, path=tmp_path / "r.html"))
+    assert "3 rows, 1 latent dimension." in page.text("header")
+    page.tab.focus("#map")
+    page.tab.keyboard.press("n")
+    page.tab.wait_for_timeout(100)
+    assert "The place of row 0" in page.text("#place")
+    mean = model.inverse_transform(model.embedding_[:1])[0]
+    shown = page.tab.locator("#place .bars .numbers").all_inner_texts()
+    values = sorted(float(text.split(" ± ")[0].replace("−", "-")) for text in shown)
+    np.testing.assert_allclose(values, sorted(mean), rtol=6e-3, atol=1e-3)
+    # the ellipses end inside the map, whose ends are those of its axis
+    top, bottom = page.tab.evaluate("""() => {
+        const [a, b] = window.bochnerPage.range().slice(2);
+        return [b, a];
+    }""")
+    z, std = model.embedding_[:, 0], model.embedding_std_[:, 0]
+    assert top > (z + std).max()
+    assert bottom < (z - std).min()
+    page.tab.close()
+    assert page.errors == []
+
+
+def test_a_notebook_saves_rows_and_pictures(browser, paths, tmp_path):
+    frame = paths[0]._repr_html_()
+    host = tmp_path / "notebook.html"
+    host.write_text(f"<!doctype html><meta charset=utf-8>{frame}", encoding="utf-8")
+    tab = browser.new_page()
+    tab.goto(host.as_uri())
+    inside = tab.frame_locator("iframe")
+    inside.locator("html[data-ready]").wait_for(state="attached", timeout=60_000)
+    with tab.expect_download() as waiting:
+        inside.locator("#picture").click()
+    assert waiting.value.suggested_filename == "map.png"
+    tab.close()
+
+
+def test_one_is_written_in_the_singular_and_averages_of_covariates_are_said(browser, tmp_path):
+    X = np.random.default_rng(0).normal(size=(20, 70))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = bo.NGMVLVM(
+            1,
+            views={"a": [0], "b": slice(1, 3)},
+            n_frequencies=4,
+            init="pca",
+            max_iter=2,
+            random_state=0,
+        ).fit(X[:, :3], covariates={"batch": ["x", "y"] * 10})
+    path = bo.report(
+        model, X[:, :3], path=tmp_path / "r.html", covariates={"batch": ["x", "y"] * 10}
+    )
+    page = Page(browser, path)
+    assert "1 latent dimension. Views: a (1 column), b (2 columns)." in page.text("header")
+    assert "What is decoded is for the average of covariate batch." in page.text("header")
+    assert "Decoded for the average of the covariates." in page.text("#place")
+    assert "noise" in page.text("#views")
+    page.tab.close()
+    assert page.errors == []

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from bochner.data.arrays import FloatArray
 from bochner.page.encode import pack
+from bochner.plots import kernels
 from bochner.plots.kernels import components, kernel_slice
 from bochner.prediction.calibration import CalibrationReport
 
@@ -135,13 +136,13 @@ def kernel(model: LatentVariableEstimator, view: str) -> Chart:
     return {
         "kind": "matrix",
         "title": f"View {view!r}",
-        "alt": f"Learned kernel of view {view}.",
+        "alt": f"Learned kernel of view {view}: {kernels._covariance(model, view)}.",
         "x": label,
         "y": label,
         "x_range": [float(places[0]), float(places[-1])],
         "y_range": [float(places[-1]), float(places[0])],
         "limits": [-limit if signed else 0.0, limit],
-        "unit": "units²",
+        "of": kernels._covariance(model, view),
         "values": pack(np.asarray(K, dtype=np.float32)).to_json(),
     }
 
@@ -159,7 +160,7 @@ def spectrum(model: LatentVariableEstimator, view: str) -> Chart | None:
         return None
     share, means, scales = components(learned, view)
     a, b = sorted(np.argsort(-model.relevance_[model._view_index(view)])[:2].tolist())
-    title = f"View {view!r}: {len(share)} components"
+    title = f"View {view!r}: {counted(len(share), 'component')}"
     unit = "frequency along latent dimension {} (radians per unit)"
     reach = [float((np.abs(means[:, d]) + scales[:, d]).max()) * 1.05 for d in (a, b)]
     return {
@@ -215,6 +216,11 @@ def calibration(report: CalibrationReport) -> list[Chart]:
         "lines": histogram,
     }
     return [left, right]
+
+
+def counted(n: int, word: str) -> str:
+    """Return a number and what it counts: 1 row, 2 rows."""
+    return f"{n:,} {word}{'' if n == 1 else 's'}"
 
 
 def _line(x: object, y: object, label: str) -> Chart:

@@ -27,7 +27,9 @@ from bochner.errors import InputError, message
 from bochner.estimators.rflvm import RFLVM
 from bochner.io.outputs import replacing
 from bochner.io.table import dense
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.page import charts
+from bochner.page.charts import counted
 from bochner.page.content import Rows, gather
 from bochner.page.encode import finite, script_json
 from bochner.page.labels import as_labels
@@ -171,7 +173,9 @@ class Page(type(Path())):  # type: ignore[misc]
     def _repr_html_(self) -> str:
         content = html.escape(self.read_text(encoding="utf-8"), quote=True)
         style = "width:100%;height:720px;border:0"
-        return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{content}"></iframe>'
+        # its buttons save files
+        allowed = "allow-scripts allow-downloads"
+        return f'<iframe sandbox="{allowed}" style="{style}" srcdoc="{content}"></iframe>'
 
 
 def check_page(path: str | Path, overwrite: bool) -> Path:
@@ -275,6 +279,8 @@ def _html(
     about["versions"] = {"python": platform.python_version(), **packages}
     about["relevance"] = model.relevance_
     about["partial"] = _partial(model)
+    about["covariates"] = _covariates(model)
+    about["noise"] = _noise(model)
     about["chains"] = _chains(model)
     about["loadings"] = _loadings(model)
     assets = resources.files("bochner.page") / "assets"
@@ -321,7 +327,7 @@ def _loadings(model: LatentVariableEstimator) -> list[list[tuple[str, float]]]:
     names = getattr(model, "feature_names_in_", None)
     if names is None and model.n_features_in_ > _NAMELESS:
         return []
-    labels = np.arange(model.n_features_in_) if names is None else names
+    labels = [f"column {j}" for j in range(model.n_features_in_)] if names is None else names
     shares = model.loadings()
     order = np.argsort(-shares, axis=0, kind="stable")[:_TOP]
     return [
@@ -355,11 +361,35 @@ def _partial(model: LatentVariableEstimator) -> str:
 
 
 def _summary(model: LatentVariableEstimator, content: dict[str, Any]) -> str:
-    views = ", ".join(f"{view['name']} ({view['width']} columns)" for view in content["views"])
-    return (
-        f"{type(model).__name__}: {content['rows']:,} rows, {content['dims']} latent "
-        f"dimensions. Views: {views}."
+    views = ", ".join(
+        f"{view['name']} ({counted(view['width'], 'column')})" for view in content["views"]
     )
+    said = (
+        f"{type(model).__name__}: {counted(content['rows'], 'row')}, "
+        f"{counted(content['dims'], 'latent dimension')}. Views: {views}."
+    )
+    beside = _covariates(model)
+    return (
+        f"{said} What is decoded is for the average of {', '.join(beside)}."
+        if beside
+        else said
+    )
+
+
+def _covariates(model: LatentVariableEstimator) -> list[str]:
+    """Return the names of the covariates of the fit."""
+    return [f"covariate {name}" for name in model._covariate_coding.names]
+
+
+def _noise(model: LatentVariableEstimator) -> dict[str, str]:
+    """Say of which Gaussian views every column has a noise variance of its own: data may have
+    decided it.
+    """
+    return {
+        view.name: "one per column" if view.likelihood.per_column else "one for all columns"
+        for view in model._fit.posterior
+        if isinstance(view.likelihood, Gaussian)
+    }
 
 
 def _write(target: Path, text: str) -> None:

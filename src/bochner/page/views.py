@@ -70,7 +70,9 @@ class KeptView:
         """Return the least and the largest value of every column.
 
         Pixels share theirs: those of the data, or without data the grey levels of what is decoded.
-        What is decoded beyond is shown as black or white.
+        What is decoded beyond is shown as black or white. Labels take all their range, and a
+        column of one value a twentieth of it: decoded numbers would differ from it by their
+        rounding only, and seem far off.
         """
         if self.shape:
             if data is None:
@@ -81,6 +83,11 @@ class KeptView:
                 ends = float(np.nanmin(data)), float(np.nanmax(data))
             return np.full(len(self.columns), ends[0]), np.full(len(self.columns), ends[1])
         parts = decoded if data is None else [data, *decoded]
+        own = [
+            _of_labels(labels) if labels else _of_one(data, c)
+            for c, labels in enumerate(self.labels)
+        ]
+        parts = [*parts, np.array(own, dtype=np.float64).T]
         low = np.min([np.nanmin(part, axis=0, initial=np.inf) for part in parts], axis=0)
         high = np.max([np.nanmax(part, axis=0, initial=-np.inf) for part in parts], axis=0)
         return low.astype(np.float64), high.astype(np.float64)
@@ -131,3 +138,18 @@ def choose_views(
             KeptView(view, likelihood, width, columns, called, shape, labels, one_unit)
         )
     return kept
+
+
+def _of_labels(labels: list[str]) -> tuple[float, float]:
+    return 0.0, max(len(labels) - 1.0, 1.0)
+
+
+def _of_one(data: FloatArray | None, c: int) -> tuple[float, float]:
+    """Return a range around the value of a column that has one; none of others."""
+    column = np.empty(0) if data is None else data[:, c]
+    known = column[~np.isnan(column)]
+    if not known.size or np.ptp(known) > 0:
+        return np.nan, np.nan
+    value = float(known[0])
+    reach = 0.025 * abs(value) or 0.025
+    return value - reach, value + reach

@@ -8,7 +8,8 @@ function chart(spec, target) {
   const right = spec.kind === "matrix" ? 84 : FRAME.right;
   const longest = Math.max(...ticks(...spec.y_range, 6).map(([, label]) => label.length), 0);
   const left = FRAME.left + 7 * longest;
-  const box = {x: left, y: FRAME.top, w: width - left - right, h: height - FRAME.top - FRAME.bottom};
+  const top = FRAME.top + (spec.of ? 18 : 0);
+  const box = {x: left, y: top, w: width - left - right, h: height - top - FRAME.bottom};
   const along = (range, start, size) => (value) => start + (value - range[0]) / (range[1] - range[0] || 1) * size;
   const sx = along(spec.x_range, box.x, box.w);
   const sy = along(spec.y_range, box.y + box.h, -box.h);
@@ -18,6 +19,7 @@ function chart(spec, target) {
   const inside = shape("g", {"clip-path": `url(#${clip})`});
   svg.append(...axes(spec, box, sx, sy), inside);
   if (spec.title) svg.append(shape("text", {x: box.x, y: 16, class: "title"}, spec.title));
+  if (spec.of) svg.append(shape("text", {x: box.x, y: 34, class: "tick"}, spec.of));
   PAINTERS[spec.kind](spec, {svg, inside, box, sx, sy});
   target.replaceChildren(svg);
 }
@@ -67,27 +69,24 @@ const PAINTERS = {
     });
   },
   matrix(spec, {svg, inside, box}) {
-    const [n] = spec.values.shape;
+    const {width: n, at} = spec.values;
     const [low, high] = spec.limits;
     const stops = (low < 0 ? DIVERGING : SEQUENTIAL).map(rgb);
-    const paint = (canvas, at) => {
+    const paint = (canvas, value) => {
       const context = canvas.getContext("2d");
       const image = context.createImageData(canvas.width, canvas.height);
       for (let i = 0; i < canvas.height; i++)
         for (let j = 0; j < canvas.width; j++)
-          image.data.set([...mix(stops, (at(i, j) - low) / (high - low || 1)), 255], 4 * (i * canvas.width + j));
+          image.data.set([...mix(stops, (value(i, j) - low) / (high - low || 1)), 255], 4 * (i * canvas.width + j));
       context.putImageData(image, 0, 0);
       return canvas.toDataURL();
     };
     const place = {preserveAspectRatio: "none", "image-rendering": "pixelated"};
-    unpack(spec.values).then((values) => {
-      const href = paint(element("canvas", {width: n, height: n}), values.at);
-      inside.append(shape("image", {...place, href, x: box.x, y: box.y, width: box.w, height: box.h}));
-    });
+    const matrix = paint(element("canvas", {width: n, height: n}), at);
+    inside.append(shape("image", {...place, href: matrix, x: box.x, y: box.y, width: box.w, height: box.h}));
     const x = box.x + box.w + 12;
     const href = paint(element("canvas", {width: 1, height: 64}), (i) => high + (low - high) * i / 63);
     svg.append(shape("image", {...place, href, x, y: box.y, width: 12, height: box.h}));
-    svg.append(shape("text", {x, y: box.y - 8, class: "tick"}, spec.unit));
     for (const [value, label] of ticks(low, high, 5)) {
       const y = box.y + (high - value) / (high - low || 1) * box.h;
       svg.append(shape("text", {x: x + 17, y: y + 4, class: "tick"}, label));

@@ -184,7 +184,7 @@ async function start() {
   addEventListener("beforeprint", () => print(true));
   addEventListener("afterprint", () => print(false));
   window.bochnerPage = {
-    toScreen: (i) => map.toScreen(map.x[i], map.y[i]), cross: () => state.cross, chosen: () => state.chosen, choose,
+    toScreen: (i) => map.toScreen(map.x[i], map.y[i]), cross: () => state.cross, range: () => map.range, chosen: () => state.chosen, choose,
   };
   performance.mark("bochner:ready");
   document.documentElement.dataset.ready = "yes";

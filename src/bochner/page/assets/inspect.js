@@ -120,7 +120,7 @@ function show(target, heading, dataOfView, madeOfView) {
     else parts.push(view.shape ? picturesOf(view, data, made) : barsOf(view, data, made));
   }
   if (views.some((view) => !view.shape)) parts.push(element("p", {className: "quiet key"},
-    element("i", {className: "data"}), "data  ", element("i", {className: "made"}),
+    ...(views.some((view) => view.data) ? [element("i", {className: "data"}), "data  "] : []), element("i", {className: "made"}),
     "decoded, band: one standard deviation; from the least to the largest value of a column"));
   $(target).replaceChildren(...parts);
 }
@@ -146,7 +146,8 @@ function showPlace() {
   const rest = D > 2 ? "; the other dimensions at their mean" : "";
   const beyond = place?.outside ? " Outside of the decoded plane: its nearest place is shown." : "";
   const at = row === null ? "" : `The place of ${nameOf(row)}: `;
-  const words = `${at}${axisName(state.dims[0])} = ${number(px)}, ${axisName(state.dims[1])} = ${number(py)}${rest}.${beyond}`;
+  const average = about.covariates.length ? " Decoded for the average of the covariates." : "";
+  const words = `${at}${axisName(state.dims[0])} = ${number(px)}, ${axisName(state.dims[1])} = ${number(py)}${rest}.${average}${beyond}`;
   show("place", [element("p", {className: "quiet numbers"}, words)], () => null, (view) => (row === null ? decodedAt(view, place) : decodedRow(view, row)));
 }
 const ordinal = (k) => (k === 1 ? "every" : k === 2 ? "every second" : k === 3 ? "every third" : `every ${k}-th`);

@@ -26,6 +26,8 @@ function labelOf(label, i) {
   return value < 0 ? "none" : label.classes[value];
 }
 async function unpackAll() {
+  // before a chart is drawn: paper waits for none
+  for (const spec of figures.kernels) spec.values = await unpack(spec.values);
   [z, std] = await Promise.all([unpack(content.z), unpack(content.std)]);
   labels = await Promise.all(content.labels.map(async (label) => ({...label, values: await unpack(label.values)})));
   layouts = await Promise.all(content.layouts.map(async (layout) => ({...layout, values: await unpack(layout.values)})));

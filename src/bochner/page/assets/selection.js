@@ -134,7 +134,7 @@ function showSelection() {
   showImages(images);
 }
 function showShares() {
-  const found = classed().map((one) => ({...one, ...shares(one)})).sort((a, b) => b.apart - a.apart).slice(0, MOST_DIFFERING);
+  const found = classed().filter(({classes}) => classes.length > 1).map((one) => ({...one, ...shares(one)})).sort((a, b) => b.apart - a.apart).slice(0, MOST_DIFFERING);
   $("selection-labels").replaceChildren(...found.map(({name}, k) => {
     const id = `selection-label-${k}`;
     return element("div", {className: "scroll", tabIndex: 0, role: "group", "aria-label": name}, element("table", {id}));

@@ -6,6 +6,7 @@ function tables() {
   const names = Object.keys(about.views);
   relevance(names);
   loadings();
+  for (const [name, noise] of Object.entries(about.noise)) about.views[name].noise = noise;
   const fields = [...new Set(names.flatMap((name) => Object.keys(about.views[name])))].filter((field) => field !== "relevance");
   table("views", ["view", ...fields.map(words)], names.map((name) => [name, ...fields.map((field) => text(own(about.views[name], field)))]));
   const starts = Array.isArray(about.starts) ? about.starts : [];
@@ -14,7 +15,7 @@ function tables() {
   table("starts", [...parts.map(words), "kept"], starts.map((start) => [...parts.map((part) => text(own(start, part))), start.elbo === best ? "yes" : ""]));
   fitText();
   calibration(about.calibration);
-  const {views: _, starts: __, parameters, versions, relevance: ___, collapse, partial, calibration: ____, loadings: _____, chains: ______, ...rest} = about;
+  const {views: _, starts: __, parameters, versions, relevance: ___, collapse, partial, calibration: ____, loadings: _____, chains: ______, covariates, noise, ...rest} = about;
   const {advice, ...found} = collapse;
   facts("facts", {...rest, ...found});
   // as they are typed: a seed has no commas
@@ -33,7 +34,7 @@ function relevance(names) {
 function loadings() {
   if (!about.loadings.length) return;
   $("loadings-section").hidden = false;
-  const named = ([column, share]) => `${column} ${(100 * share).toFixed(0)} %`;
+  const named = ([column, share]) => `${column}: ${(100 * share).toFixed(0)} %`;
   table("loadings", ["dimension", "columns"], about.loadings.map((top, d) => [`dim ${d}`, top.map(named).join(", ") || "none"]));
 }
 function fitText() {
