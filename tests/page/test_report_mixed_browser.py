@@ -293,3 +293,32 @@ def test_one_is_written_in_the_singular_and_averages_of_covariates_are_said(brow
     assert "noise" in page.text("#views")
     page.tab.close()
     assert page.errors == []
+
+
+def test_the_shading_has_a_scale_and_the_picture_the_marks_of_the_map(
+    browser, mixed, tmp_path
+):
+    model, table = mixed
+    kinds = [f"type {i % 11}" for i in range(N)]
+    page = Page(browser, bo.report(model, table, kinds, path=tmp_path / "r.html"))
+    assert page.text("#shade-legend") == ""
+    page.tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    # below the map: a circle of radius 5 and a square of side 10, both twice as large, of one tone
+    blue = page.tab.evaluate("""() => {
+        const canvas = document.querySelector(".paper");
+        const top = 2 * document.getElementById("map").clientHeight;
+        const {width, height} = canvas;
+        const {data} = canvas.getContext("2d").getImageData(0, top, width, height - top);
+        return new Uint32Array(data.buffer).filter((tone) => (tone & 0xffffff) === 0xa26200).length;
+    }""")
+    assert 0.85 * (100 * np.pi + 400) < blue < 1.01 * (100 * np.pi + 400)
+    page.tab.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.tab.select_option("#shade-by", label="standard deviation of income")
+    text = page.text("#shade-legend")
+    assert text.startswith("standard deviation of income:")
+    assert text.endswith("hatched: not decoded")
+    assert "gradient" in page.tab.evaluate(
+        "getComputedStyle(document.querySelector('#shade-legend .ramp')).backgroundImage"
+    )
+    page.tab.close()
+    assert page.errors == []

@@ -5,7 +5,7 @@ const LEGEND_LINE = 20;
 // The map as it is on the screen, its legend below.
 function pictureOfMap() {
   const {clientWidth: width, clientHeight: height} = map.target;
-  const entries = legendEntries();
+  const entries = [...legendEntries(), ...shadeEntries()];
   const measure = element("canvas").getContext("2d");
   measure.font = "12px system-ui, sans-serif";
   let x = MARGIN.left;
@@ -23,15 +23,23 @@ function pictureOfMap() {
   map.paint(context, PICTURE_SCALE);
   context.font = measure.font;
   context.textAlign = "left";
-  for (const {label, tone, mark, x: left, y: line} of placed) {
+  for (const {label, tone, mark, outlined, x: left, y: line} of placed) {
     const path = new Path2D();
     path.addPath(new Path2D(mark), new DOMMatrix([1, 0, 0, 1, left, line - 10]));
     context.fillStyle = tone;
     context.fill(path);
+    context.strokeStyle = colour("--edge");
+    if (outlined) context.stroke(path);
     context.fillStyle = colour("--ink");
     context.fillText(label, left + 17, line);
   }
   return canvas;
+}
+// What the shading means: its ends, outlined, as one has the colour of the paper.
+function shadeEntries() {
+  if (!map.shade) return [];
+  const {name, stops, ends} = map.shade;
+  return ends.map((end, k) => ({label: k ? end : `${name}: ${end}`, tone: stops[k], mark: MARKS[1], outlined: true}));
 }
 function legendEntries() {
   const {classes, at} = state.colouring;
