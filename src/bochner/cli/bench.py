@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -107,15 +106,13 @@ def published(readme: Path, name: str) -> str | None:
     return None
 
 
-def show_both(values: Mapping[str, Any]) -> None:
+def show_both(values: Mapping[str, object]) -> None:
     """Print what came out and what was published; a paper's table has both."""
-    if values["command"].startswith(f"python benchmarks/{TABLES}.py"):
-        typer.echo(values["output"].rstrip())
+    command, output = str(values["command"]), str(values["output"]).rstrip()
+    if command.startswith(f"python benchmarks/{TABLES}.py"):
+        typer.echo(output)
         return
-    typer.echo(
-        f"Measured now ({values['command']}, {values['seconds']} "
-        f"s):\n\n{values['output'].rstrip()}\n"
-    )
+    typer.echo(f"Measured now ({command}, {values['seconds']} s):\n\n{output}\n")
     typer.echo(
         f"Published (benchmarks/README.md):\n\n{values['published'] or 'nothing under this name'}"
     )

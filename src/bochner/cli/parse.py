@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from bochner.data.likelihood_names import LIKELIHOODS, unknown_likelihood
 from bochner.errors import InputError, message
@@ -146,7 +145,7 @@ def parse_settings(
     elsewhere : mapping of str to str
         Parameters with an option of their own.
     """
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     for spec in specs:
         name, equals, text = spec.partition("=")
         if not (name and equals):

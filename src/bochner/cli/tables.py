@@ -91,7 +91,7 @@ def _of_numbers(table: Table) -> Table:
     return _table(made, coding) if isinstance(coding, Mixed) else table
 
 
-def _check_texts(frame: Any, path: Path) -> None:
+def _check_texts(frame: pd.DataFrame, path: Path) -> None:
     """Refuse columns of text that are no categories, with the option that helps."""
     for name in map(str, frame.columns):
         texts = [cell for cell in frame[name].dropna() if isinstance(cell, str)]
@@ -338,7 +338,7 @@ def covariates_to_fit(
     others: Sequence[str],
     index: str | None,
     reading: Reading,
-) -> Any:
+) -> object:
     """Read the columns that a fit is to take for covariates; None where there are none.
 
     Parameters
@@ -354,7 +354,7 @@ def covariates_to_fit(
     if not (batch or others):
         return None
     frame = _read(path, [*batch, *others], index, reading)
-    return plain(frame.astype(dict.fromkeys(batch, "category")))
+    return _by_name(frame.astype(dict.fromkeys(batch, "category")))
 
 
 def covariates_of(
@@ -362,7 +362,7 @@ def covariates_of(
 ) -> object:
     """Read the covariates of rows for a fitted model; None if it has none."""
     names = model._covariate_coding.names
-    return plain(_read(path, names, index, reading)) if names else None
+    return _by_name(_read(path, names, index, reading)) if names else None
 
 
 def size_factors_in(
@@ -412,10 +412,8 @@ def covariates_at(model: LatentVariableEstimator, asked: Sequence[str], n_rows: 
     return given if given else "average"
 
 
-def plain(beside: Any) -> Any:
+def _by_name(beside: pd.DataFrame) -> Mapping[str, object]:
     """Return covariates by name, without names of rows: their rows are in the order of the data."""
-    if beside is None:
-        return None
     return {str(name): beside[name].reset_index(drop=True) for name in beside}
 
 

@@ -308,16 +308,21 @@ def reconstructions(
     return ax
 
 
-def _decoded(model: LatentVariableEstimator, X: Any, covariates: object) -> FloatArray:
+def _decoded(model: LatentVariableEstimator, X: object, covariates: object) -> FloatArray:
     """Return what is decoded at the places of rows."""
     Z = model.transform(X, covariates=covariates)
-    beside = "average" if covariates is None else covariates
+    beside = covariates if _of_each_row(covariates) else "average"
     return np.asarray(model.inverse_transform(Z, covariates=beside), dtype=float)
+
+
+def _of_each_row(covariates: object) -> bool:
+    """Return whether there are values of every row, not nothing or one word for all."""
+    return isinstance(covariates, Mapping) or np.ndim(covariates) > 0  # type: ignore[arg-type]
 
 
 def _of_rows(covariates: Any, rows: NDArray[np.intp]) -> object:
     """Return the covariates of some rows."""
-    if covariates is None or isinstance(covariates, str):
+    if not _of_each_row(covariates):
         return covariates
     if isinstance(covariates, Mapping):
         return {name: _of_rows(values, rows) for name, values in covariates.items()}

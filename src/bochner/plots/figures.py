@@ -12,7 +12,9 @@ from bochner.errors import printable
 from bochner.io.outputs import replacing
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.container import Container
 
 # Of what a notebook shows: as many as matplotlib has by default.
 _SCREEN_DPI = 100
@@ -35,7 +37,7 @@ COLOURS = (
     "#92dadd",
 )
 # Where a legend covers no data.
-BESIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+BESIDE: dict[str, object] = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
 
 
 def save(ax: Axes, path: str | Path, dpi: int = 150) -> Path:
@@ -115,12 +117,14 @@ def finish(ax: Axes, title: str, x: str, y: str) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def legend(ax: Axes, handles: Sequence[Any], names: Sequence[str], **options: Any) -> None:
+def legend(
+    ax: Axes, handles: Sequence[Artist | Container], names: Sequence[str], **options: Any
+) -> None:
     """Draw a legend with names as they are: matplotlib leaves out those that begin with an
     underscore, and reads mathematics between dollar signs.
     """
-    options = {"frameon": False} | options
-    made = ax.legend(handles, [str(i) for i in range(len(names))], **options)
+    numbers = [str(i) for i in range(len(names))]
+    made = ax.legend(handles, numbers, **{"frameon": False} | options)
     for text, name in zip(made.get_texts(), names, strict=True):
         text.set_parse_math(False)
         text.set_text(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,9 @@ from bochner.page.labels import as_labels
 from bochner.plots.figures import BESIDE, COLOURS, FAINT, INK, figure, legend, shortened
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
 
 _MARKERS = "os^Dv"
 # Classes with a mark of their own; so many are named on the map, and in one column of a legend.
@@ -67,7 +70,7 @@ class RowLabels:
         return replace(self, values=self.values[rows])
 
 
-def row_labels(given: Any, n_rows: int) -> RowLabels:
+def row_labels(given: object, n_rows: int) -> RowLabels:
     """Tell classes, numbers and dates apart.
 
     Raises
@@ -82,8 +85,10 @@ def row_labels(given: Any, n_rows: int) -> RowLabels:
         )
     # pandas: a Series has its codes in cat, a Categorical in itself
     codes = getattr(getattr(given, "cat", given), "codes", None)
-    if codes is not None:
-        return _of_categories(np.asarray(codes), given.dtype)
+    dtype = getattr(given, "dtype", None)
+    if codes is not None and dtype is not None:
+        texts = [str(category) for category in dtype.categories]
+        return _of_categories(np.asarray(codes), texts, dtype.ordered)
     if y.dtype.kind == "m":
         return RowLabels(y / np.timedelta64(1, "D"), None, "label (days)")
     known = np.array([not is_missing(value) for value in y.tolist()], dtype=bool)
@@ -97,17 +102,18 @@ def row_labels(given: Any, n_rows: int) -> RowLabels:
     return RowLabels(found.values, found.classes)
 
 
-def _all(values: NDArray[np.generic], kind: Any) -> bool:
+def _all(values: NDArray[np.generic], kind: type | tuple[type, ...]) -> bool:
     return bool(values.size) and all(isinstance(value, kind) for value in values)
 
 
-def _of_categories(codes: NDArray[np.generic], dtype: Any) -> RowLabels:
+def _of_categories(
+    codes: NDArray[np.generic], texts: Sequence[str], ordered: bool
+) -> RowLabels:
     """Classes in the order of ordered categories, else sorted as texts are."""
-    texts = [str(category) for category in dtype.categories]
     y = np.array([texts[k] if k >= 0 else None for k in codes.tolist()], dtype=object)
     found = as_labels(y, len(y))[0]
     names = found.classes or []
-    if dtype.ordered:
+    if ordered:
         names = sorted(names, key=texts.index)
     place = [names.index(name) for name in found.classes or []]
     # the last one is that of the code -1
@@ -117,10 +123,9 @@ def _of_categories(codes: NDArray[np.generic], dtype: Any) -> RowLabels:
 def _of_dates(y: NDArray[np.generic], known: BoolArray) -> RowLabels:
     from matplotlib import dates
 
-    to_days: Any = dates.date2num
     days = np.full(len(y), np.nan)
     if known.any():
-        days[known] = to_days(y[known])
+        days[known] = dates.date2num(y[known])  # type: ignore[no-untyped-call]
     return RowLabels(days, None, are_dates=True)
 
 
@@ -129,7 +134,7 @@ def draw_labels(ax: Axes, Z: FloatArray, labels: RowLabels, size: float, cmap: s
     are grey.
     """
     known = labels.known
-    marks: list[tuple[Any, str]] = []
+    marks: list[tuple[Artist, str]] = []
     if not known.all():
         # open: one of the classes has a grey colour
         style = {"facecolors": "none", "edgecolors": FAINT, "linewidths": 0.8}
@@ -143,7 +148,7 @@ def draw_labels(ax: Axes, Z: FloatArray, labels: RowLabels, size: float, cmap: s
         legend(ax, *zip(*marks, strict=True), loc="upper left", frameon=True)
 
 
-def _points(ax: Axes, Z: FloatArray, **style: Any) -> Any:
+def _points(ax: Axes, Z: FloatArray, **style: Any) -> PathCollection:
     return ax.scatter(Z[:, 0], Z[:, 1], **style)
 
 
@@ -151,16 +156,16 @@ def _draw_numbers(ax: Axes, Z: FloatArray, labels: RowLabels, size: float, cmap:
     from matplotlib import dates
 
     points = _points(ax, Z, s=size, c=labels.values.astype(float), cmap=cmap, linewidths=0)
-    ticks: dict[str, Any] = {}
+    ticks: dict[str, object] = {}
     if labels.are_dates:
-        of_dates: Any = dates
-        places = of_dates.AutoDateLocator()
-        ticks = {"ticks": places, "format": of_dates.ConciseDateFormatter(places)}
+        places = dates.AutoDateLocator()  # type: ignore[no-untyped-call]
+        style = dates.ConciseDateFormatter(places)  # type: ignore[no-untyped-call]
+        ticks = {"ticks": places, "format": style}
     figure(ax).colorbar(points, ax=ax, label=labels.name, **ticks)
 
 
 def _draw_classes(
-    ax: Axes, Z: FloatArray, labels: RowLabels, size: float, below: list[tuple[Any, str]]
+    ax: Axes, Z: FloatArray, labels: RowLabels, size: float, below: list[tuple[Artist, str]]
 ) -> None:
     """Draw the classes with most rows, in their order, each with a mark of its own; other classes
     share one, and stand below with the marks that are there already.
