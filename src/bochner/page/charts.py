@@ -136,13 +136,13 @@ def kernel(model: LatentVariableEstimator, view: str) -> Chart:
     return {
         "kind": "matrix",
         "title": f"View {view!r}",
-        "alt": f"Learned kernel of view {view}: {kernels._covariance(model, view)}.",
+        "alt": f"Learned kernel of view {view}: {kernels.covariance(model, view)}.",
         "x": label,
         "y": label,
         "x_range": [float(places[0]), float(places[-1])],
         "y_range": [float(places[-1]), float(places[0])],
         "limits": [-limit if signed else 0.0, limit],
-        "of": kernels._covariance(model, view),
+        "of": kernels.covariance(model, view),
         "values": pack(np.asarray(K, dtype=np.float32)).to_json(),
     }
 

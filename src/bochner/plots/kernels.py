@@ -82,7 +82,7 @@ def learned_kernel(
         extent=(low, high, high, low),
         aspect="equal",
     )
-    figure(ax).colorbar(image, ax=ax, label=_covariance(model, name), shrink=0.85)
+    figure(ax).colorbar(image, ax=ax, label=covariance(model, name), shrink=0.85)
     label = f"latent dimension {dim}"
     finish(ax, title or f"Learned kernel of view {quoted(name)}", label, label)
     return ax
@@ -186,11 +186,11 @@ def kernel_recovery(
             ax, title, "training row, sorted", "training row, sorted" if ax is axs[0] else ""
         )
     name = list(model.views_)[model._view_index(view)]
-    figure(axs[0]).colorbar(image, ax=axs, label=_covariance(model, name), shrink=0.8)
+    figure(axs[0]).colorbar(image, ax=axs, label=covariance(model, name), shrink=0.8)
     return axs
 
 
-def _covariance(model: LatentVariableEstimator, view: str) -> str:
+def covariance(model: LatentVariableEstimator, view: str) -> str:
     """Name what the kernel of a view is the covariance of."""
     likelihood = model.likelihood_[view]
     if likelihood == "gaussian":
