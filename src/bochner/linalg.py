@@ -285,8 +285,8 @@ def positive_inverse(precision: Tensor) -> tuple[Tensor, Tensor]:
     inverse, log_volume = _inverted(torch.where(above[:, None, None], precision, eye))
     rest = (~above).nonzero()[:, 0]
     if rest.numel():
-        told = torch.where(finite[rest, None, None], precision[rest], eye)
-        values, vectors = torch.linalg.eigh(told)
+        usable = torch.where(finite[rest, None, None], precision[rest], eye)
+        values, vectors = torch.linalg.eigh(usable)
         values = values.clamp(min=1.0)
         inverse[rest] = (vectors / values[..., None, :]) @ vectors.transpose(-1, -2)
         log_volume[rest] = -values.log().sum(-1)

@@ -192,29 +192,29 @@ def _typed(distinct: Sequence[str], known: Column | None) -> tuple[list[object],
     """Return the values of different cells, None where they are missing, and what pandas calls
     their type.
     """
-    told = [cell for cell in distinct if cell.lower() not in MISSING]
-    dtype = _dtype_of(told, known)
-    values = dict(zip(told, map(_READERS[dtype], told), strict=True))
+    cells = [cell for cell in distinct if cell.lower() not in MISSING]
+    dtype = _dtype_of(cells, known)
+    values = dict(zip(cells, map(_READERS[dtype], cells), strict=True))
     return [values.get(cell) for cell in distinct], dtype
 
 
-def _dtype_of(told: Sequence[str], known: Column | None) -> str:
+def _dtype_of(cells: Sequence[str], known: Column | None) -> str:
     """Return what pandas calls the type of cells that are not missing."""
     if isinstance(known, Labelled) and any(isinstance(label, str) for label in known.labels):
         return "string"
-    if any(number(cell) is None for cell in told):
+    if any(number(cell) is None for cell in cells):
         return "string"
-    if not told:
+    if not cells:
         return "Float64" if known is None else _holding(known)
-    if all(cell.lower() in _TRUTH for cell in told):
+    if all(cell.lower() in _TRUTH for cell in cells):
         return "boolean"
-    if type(known) is not Number and all(map(_is_whole, told)):
+    if type(known) is not Number and all(map(_is_whole, cells)):
         return "Int64"
     return "Float64"
 
 
 def _holding(column: Column) -> str:
-    """Return a type for the values of a column, of which none is told."""
+    """Return a type for the values of a column, of which none has a value."""
     if isinstance(column, Labelled):
         return "boolean" if isinstance(column.labels[0], bool) else "Int64"
     return "Int64" if isinstance(column, Whole) else "Float64"

@@ -76,14 +76,14 @@ def described_by(base: type) -> Callable[[C], C]:
         sections = _sections(cls)
         theirs = _sections(base)
         for section in _SHARED:
-            own = _entries(sections.get(section, ""))
-            said = {name for entry in own for name in _names(entry)}
+            entries = _entries(sections.get(section, ""))
+            said = {name for entry in entries for name in _names(entry)}
             shared = _entries(theirs.get(section, ""))
             entries = {
                 entry: text
                 for entry, text in shared.items()
                 if not said.issuperset(_names(entry))
-            } | own
+            } | entries
             sections[section] = "\n".join(
                 entries[name] for name in _order(cls, section, sections, entries)
             )

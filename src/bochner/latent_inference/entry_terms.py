@@ -200,8 +200,8 @@ class EntrywiseTerm:
             gradient = x.new_zeros(len(x), dim)
             hessian = x.new_zeros(len(x), dim, dim)
             if len(index):
-                found = self.evaluate(x[index], rows[index])
-                value[index], gradient[index], hessian[index] = found
+                part = self.evaluate(x[index], rows[index])
+                value[index], gradient[index], hessian[index] = part
             return value, gradient, hessian
         some = max(1, _CACHED // max(self.y.shape[1], 1))
         parts = [self._evaluated(x[part], rows[part]) for part in chunks(len(x), some)]

@@ -196,8 +196,8 @@ def climb(
         new_value, new_gradient, new_hessian = target.evaluate(trial, rows[active])
         least = value[active] - gap * (1.0 + value[active].abs()) - unknown[active]
         if on_ridge:
-            found = new_value, new_gradient, new_hessian
-            _correct(target, rows[active], x[active], trial, length, found, least)
+            at_trial = new_value, new_gradient, new_hessian
+            _correct(target, rows[active], x[active], trial, length, at_trial, least)
         better = new_value >= least
         kept = active[better]
         x[kept], value[kept] = trial[better], new_value[better]
@@ -223,13 +223,13 @@ def _correct(
     origin: Tensor,
     trial: Tensor,
     length: Tensor,
-    found: tuple[Tensor, Tensor, Tensor],
+    at_trial: tuple[Tensor, Tensor, Tensor],
     least: Tensor,
 ) -> None:
     """Move steps that fell off a ridge, below ``least``, back to its crest: places, (P, D), and
-    what was found there are overwritten.
+    what is known there are overwritten.
     """
-    value, gradient, hessian = found
+    value, gradient, hessian = at_trial
     for _ in range(_CORRECTIONS):
         fallen = ((value < least) & value.isfinite()).nonzero()[:, 0]
         if not fallen.numel():
@@ -244,7 +244,7 @@ def _correct(
         if not some.numel():
             break
         trial[some] = again[higher]
-        for part, new in zip(found, at, strict=True):
+        for part, new in zip(at_trial, at, strict=True):
             part[some] = new[higher]
 
 
@@ -337,8 +337,8 @@ def solved_exactly(target: Target, starts: Tensor, sides: int) -> Solution:
     placed = ends.weighed(target.covariates.repeat(sides, 1)).placement
     # two ways that part early may meet again by chance, but not after the same length
     length = ends.length.reshape(sides * n, n_modes)
-    told = torch.cat([placed.mean, placed.std, length], dim=1).reshape(sides, n, -1)
-    away = (told - told[0]).abs().amax((0, 2))
+    placed_at = torch.cat([placed.mean, placed.std, length], dim=1).reshape(sides, n, -1)
+    away = (placed_at - placed_at[0]).abs().amax((0, 2))
     return Solution(placed.of(torch.arange(n)), ~(away <= _FORGOTTEN))
 
 

@@ -201,8 +201,8 @@ def _view_start(
 ) -> ViewState:
     draw = posterior.draws[chain % len(posterior.draws)]
     frequencies = draw.frequencies.first.double().numpy()
-    seen = frequencies[:, list(view.dims)]
-    points = seen[np.arange(view.n_points) % len(seen)]
+    of_view = frequencies[:, list(view.dims)]
+    points = of_view[np.arange(view.n_points) % len(of_view)]
     prior = view.component_prior
     labels = np.zeros(view.n_points, dtype=np.int64)
     labels = draw_assignments(points, labels, 1.0, prior, rng)

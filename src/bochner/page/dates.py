@@ -52,5 +52,5 @@ def _text(value: object, of_text: bool) -> str | None:
         value = value.isoformat()
     elif not isinstance(value, str) or not of_text:
         return None
-    found = _WRITTEN.fullmatch(value)
-    return found[1] if found else None
+    match = _WRITTEN.fullmatch(value)
+    return match[1] if match else None

@@ -83,11 +83,11 @@ class KeptView:
                 ends = float(np.nanmin(data)), float(np.nanmax(data))
             return np.full(len(self.columns), ends[0]), np.full(len(self.columns), ends[1])
         parts = decoded if data is None else [data, *decoded]
-        own = [
+        spread = [
             _of_labels(labels) if labels else _of_one(data, c)
             for c, labels in enumerate(self.labels)
         ]
-        parts = [*parts, np.array(own, dtype=np.float64).T]
+        parts = [*parts, np.array(spread, dtype=np.float64).T]
         low = np.min([np.nanmin(part, axis=0, initial=np.inf) for part in parts], axis=0)
         high = np.max([np.nanmax(part, axis=0, initial=-np.inf) for part in parts], axis=0)
         return low.astype(np.float64), high.astype(np.float64)

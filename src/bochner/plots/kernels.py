@@ -194,8 +194,8 @@ def covariance(model: LatentVariableEstimator, view: str) -> str:
     """Name what the kernel of a view is the covariance of."""
     likelihood = model.likelihood_[view]
     if likelihood == "gaussian":
-        own = model._units_differ(view)
-        return "covariance of standardised columns" if own else "covariance (data units²)"
+        differ = model._units_differ(view)
+        return "covariance of standardised columns" if differ else "covariance (data units²)"
     return f"covariance of {_PREDICTORS.get(likelihood, 'linear predictors')}"
 
 

@@ -98,8 +98,8 @@ def row_labels(given: object, n_rows: int) -> RowLabels:
         y = y.astype(str)
     elif y.dtype.kind == "O" and _all(y[known], Real) and not _all(y[known], bool):
         y = np.array([v if k else np.nan for v, k in zip(y, known, strict=True)], np.float64)
-    found = as_labels(y, n_rows)[0]
-    return RowLabels(found.values, found.classes)
+    labels = as_labels(y, n_rows)[0]
+    return RowLabels(labels.values, labels.classes)
 
 
 def _all(values: NDArray[np.generic], kind: type | tuple[type, ...]) -> bool:
@@ -111,13 +111,13 @@ def _of_categories(
 ) -> RowLabels:
     """Classes in the order of ordered categories, else sorted as texts are."""
     y = np.array([texts[k] if k >= 0 else None for k in codes.tolist()], dtype=object)
-    found = as_labels(y, len(y))[0]
-    names = found.classes or []
+    labels = as_labels(y, len(y))[0]
+    names = labels.classes or []
     if ordered:
         names = sorted(names, key=texts.index)
-    place = [names.index(name) for name in found.classes or []]
+    place = [names.index(name) for name in labels.classes or []]
     # the last one is that of the code -1
-    return RowLabels(np.array([*place, -1])[found.values.astype(np.int64)], names)
+    return RowLabels(np.array([*place, -1])[labels.values.astype(np.int64)], names)
 
 
 def _of_dates(y: NDArray[np.generic], known: BoolArray) -> RowLabels:

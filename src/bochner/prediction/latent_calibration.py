@@ -130,10 +130,10 @@ def check(
         std[chosen] = modes.normal_std_about(placement.mean[chosen])
         central[chosen] = (2.0 * modes.distribution(x[chosen]) - 1.0).abs()
         exact[chosen] = isinstance(modes, OnGrid)
-    told = seen_dimensions(views, rows, dim)
-    std = torch.where(told, std, 1.0)
+    informed = seen_dimensions(views, rows, dim)
+    std = torch.where(informed, std, 1.0)
     levels = torch.tensor(LEVELS, dtype=torch.float64)
-    unsure = told & ~exact[:, None]
+    unsure = informed & ~exact[:, None]
     held = central[unsure] if int(unsure.sum()) >= _LEAST else levels
     return Check(_solved(x - placement.mean, std), tuple(held.quantile(levels).tolist()))
 

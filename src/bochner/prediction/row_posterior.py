@@ -235,13 +235,13 @@ def latent_interval(
     reach = torch.special.ndtri(torch.tensor(0.5 + 0.5 * level, dtype=torch.float64))
     high = torch.ones_like(placement.mean) * reach
     low = -high
-    told = seen_dimensions(views, rows, high.shape[1])
+    informed = seen_dimensions(views, rows, high.shape[1])
     for chosen, modes in posteriors(views, candidates, placement, rows, offsets):
         # a grid's are exact: what a check says of them is chance
         held = level if isinstance(modes, OnGrid) else share
         limits = [modes.quantile(0.5 + side * 0.5 * held) for side in (-1.0, 1.0)]
-        low[chosen] = torch.where(told[chosen], limits[0], low[chosen])
-        high[chosen] = torch.where(told[chosen], limits[1], high[chosen])
+        low[chosen] = torch.where(informed[chosen], limits[0], low[chosen])
+        high[chosen] = torch.where(informed[chosen], limits[1], high[chosen])
     return low, high
 
 
@@ -276,15 +276,15 @@ def _modes(
     parts = []
     for s in range(max(len(view.draws) for view in views)):
         pairs = [_single(view, s, y, whole) for view, y in zip(views, rows, strict=True)]
-        single, seen = [view for view, _ in pairs], [y for _, y in pairs]
-        target = predictive_target(single, seen, dim, offsets, placement.covariates)
+        single, data = [view for view, _ in pairs], [y for _, y in pairs]
+        target = predictive_target(single, data, dim, offsets, placement.covariates)
         target = _coarse(target).to(torch.float32)
         places = placement.modes.float(), kept
         # there points are far from each other
         if dim > MANY_DIMENSIONS:
             parts.append(laplace_modes(target, *places, _TOLERANCE, 0))
             continue
-        scores = _scores(single, around.points, seen, offsets, placement.covariates)
+        scores = _scores(single, around.points, data, offsets, placement.covariates)
         scores[scores <= scores.amax(1, keepdim=True) - _BEHIND] = -torch.inf
         if all_conjugate(views):
             parts.append(_gaussian_modes(target, places, around, scores, rows))
@@ -418,9 +418,9 @@ def _single(
     """Return a view with one draw, whose columns share the mean of their covariances, and rows as
     it sees them, (n, M) -> (n, m).
     """
-    seen = turned(view, s) if whole else None
-    if seen is not None:
-        return seen, seen.rows(y)
+    products = turned(view, s) if whole else None
+    if products is not None:
+        return products, products.rows(y)
     draw, group_of = view.draws[s % len(view.draws)].averaged(view.group_of)
     return replace(view, draws=(draw,), group_of=group_of), y
 
