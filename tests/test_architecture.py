@@ -27,7 +27,8 @@ LAYERS: dict[str, str] = {
         data.missing data.kinds data io.extensions io.csv.headers io.outputs io.csv.write
         io.columnar io.files io.schema io.request io.table io.array_files io.join
         io.annotated
-        io.frames io.containers io.stored io.on_disk io.csv.text io.csv.files io.csv io.readers io
+        io.frames io.parquet.columns io.parquet.parts io.parquet.read io.parquet.source
+        io.parquet io.containers io.stored io.on_disk io.csv.text io.csv.files io.csv io.readers io
         metrics""",
     "F2 kernels": """
         kernels.base kernels.bivariate kernels.domains kernels.function kernels.indefinite

@@ -19,6 +19,7 @@ from bochner.errors import InputError, message
 from bochner.estimators.settings import likelihoods
 from bochner.estimators.tables import Mixed
 from bochner.io.extensions import LAYERED, extension_of
+from bochner.io.parquet.parts import parquet_parts
 from bochner.io.stored import open_rows, parquet_columns
 from bochner.io.table import Table
 
@@ -108,10 +109,9 @@ def rows_on_disk(model: LatentVariableEstimator, path: Path) -> RowSource | None
         source = open_rows(path)
         _check_width(source.n_columns, model, None)
         return source
-    first = path if path.is_file() else next(iter(sorted(path.glob("*.parquet"))), path)
-    if known is None or first.suffix.lower() != ".parquet":
-        return None
-    return open_rows(path, known) if parquet_columns(first) == known else None
+    files = parquet_parts(path)
+    has_known = files and parquet_columns(files[0]) == known
+    return open_rows(files, known) if has_known else None
 
 
 def _only_array(path: Path, table: Table) -> dict[str, slice] | None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,19 +116,3 @@ def _column_names(tables: Mapping[str, Table]) -> list[str] | None:
         if len(set(flat)) == len(flat)
         else [f"{view}:{name}" for view, columns in names.items() for name in columns]
     )
-
-
-def in_parts(path: Path, tables: Sequence[Table]) -> Table:
-    """Return the rows of small files that follow each other.
-
-    Raises
-    ------
-    InputError
-        Names that repeat.
-    """
-    rows: list[str] | None = [name for table in tables for name in table.row_names or ()]
-    if any(table.row_names is None for table in tables):
-        rows = None
-    else:
-        check_unique(rows or [], "row", str(path))
-    return replace(tables[0], X=np.vstack([table.X for table in tables]), row_names=rows)

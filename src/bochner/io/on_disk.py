@@ -14,10 +14,13 @@ from bochner.errors import InputError
 from bochner.extras import require
 from bochner.io.annotated import check_survives, mask_of
 from bochner.io.csv.headers import distinct_whole, is_key_name
-from bochner.io.frames import parquet_parts, schema_of
 from bochner.io.join import check_unique
+from bochner.io.parquet.columns import data_columns, is_nameless, name_columns, schema_of
+from bochner.io.parquet.parts import parquet_parts
+from bochner.io.parquet.read import check_names
+from bochner.io.parquet.source import ParquetSource
 from bochner.io.request import Request, Selection
-from bochner.io.stored import ParquetSource, SparseRows, open_rows
+from bochner.io.stored import SparseRows, open_rows
 from bochner.io.table import Table
 
 # Numbers of a table that is not small.
@@ -112,22 +115,23 @@ def _parquet(files: Sequence[Path], request: Request) -> StoredTable | None:
     layered = request.layer is not None or request.mask_var is not None
     if layered or not _is_large((n_rows, len(schema.names))):
         return None
-    index = request.index or _stored_index(schema)
-    if index is not None and index not in schema.names:
+    index = name_columns(schema) if request.index is None else [request.index]
+    if not set(index) <= set(schema.names):
         return None  # refused by who reads it whole
-    names = _names(parquet, files, index) if index is not None else None
-    if index is None and len(schema.names) > 1 and _may_name(schema.field(0)):
-        first = schema.names[0]
+    columns = [name for name in data_columns(schema) if name not in index]
+    names = _names(parquet, files, index) if index else None
+    if not index and len(columns) > 1 and _may_name(schema.field(columns[0])):
+        first = columns[:1]
         row_names = _names(parquet, files, first)
-        if str(schema.field(0).type) in _TEXT or distinct_whole(row_names):
+        if str(schema.field(first[0]).type) in _TEXT or distinct_whole(row_names):
             index = first
+            columns = columns[1:]
             names = row_names
     if names is not None:
         check_unique(names, "row", str(files[0]))
-    columns = [name for name in schema.names if name != index]
     kept = [columns[j] for j in request.selection.kept(columns)]
     request.selection.check(str(files[0]))
-    named = "" if index is None or index.startswith("__index_level") else index
+    named = "" if len(index) != 1 or is_nameless(index[0]) else index[0]
     return StoredTable.of(ParquetSource(files, kept), names, named)
 
 
@@ -140,16 +144,18 @@ def _may_name(field: Any) -> bool:
     return kind in _TEXT or (whole and is_key_name(str(field.name)))
 
 
-def _stored_index(schema: Any) -> str | None:
-    """Return the column in which pandas keeps the names of the rows."""
-    columns = (schema.pandas_metadata or {}).get("index_columns", [])
-    is_named = len(columns) == 1 and isinstance(columns[0], str)
-    return str(columns[0]) if is_named else None
-
-
-def _names(parquet: Any, files: Sequence[Path], column: str) -> list[str]:
-    tables = (parquet.read_table(path, columns=[column]) for path in files)
-    return [str(name) for table in tables for name in table.column(column).to_pylist()]
+def _names(parquet: Any, files: Sequence[Path], columns: Sequence[str]) -> list[str]:
+    """Return the names of the rows: those of one column, or of levels as pandas writes them."""
+    names: list[str] = []
+    for path in files:
+        table = parquet.read_table(path, columns=list(columns))
+        levels = [table.column(name).to_pylist() for name in columns]
+        if len(levels) > 1:
+            names += map(str, zip(*levels, strict=True))
+            continue
+        check_names(np.array([name is None for name in levels[0]], dtype=bool), str(path))
+        names += map(str, levels[0])
+    return names
 
 
 def _annotated(path: Path, request: Request) -> StoredTable | None:

@@ -25,8 +25,9 @@ from bochner.io.extensions import (
     check_source,
     extension_of,
 )
-from bochner.io.frames import parquet_parts, read_parquet
-from bochner.io.join import in_parts, join
+from bochner.io.join import join
+from bochner.io.parquet.parts import parquet_parts
+from bochner.io.parquet.read import read_parquet, read_parts
 from bochner.io.request import Request, Selection, selection_of
 from bochner.io.table import Table, as_matrix
 from bochner.memory import Memory
@@ -62,10 +63,10 @@ def read(
     path : path-like
         ``.csv`` or ``.tsv``, also with ``.gz``, ``.parquet``, ``.npy``, ``.npz``, ``.h5ad``,
         ``.h5mu`` (modalities are views), ``.zarr`` (an array), a folder of parquet files that are
-        parts of one table (see `bochner.io.frames.parquet_parts`), or a folder of such files: the
-        name of a file without extension is the name of its view. Views are joined by row name where
-        all files have them (rows absent from a file become NaN, in order of first appearance);
-        otherwise all files must have the same number of rows.
+        parts of one table (see `bochner.io.parquet.parts.parquet_parts`), or a folder of such
+        files: the name of a file without extension is the name of its view. Views are joined by row
+        name where all files have them (rows absent from a file become NaN, in order of first
+        appearance); otherwise all files must have the same number of rows.
     index : str, optional
         Column of the csv and parquet files that names the rows.
     layer : str, or dict of modality to str, optional
@@ -105,7 +106,9 @@ def read_source(path: str | os.PathLike[str], request: Request) -> Table:
         if source.suffix.lower() == ".zarr":
             return _read_zarr(source, request)
         if folder and (parts := parquet_parts(source)):
-            table = in_parts(source, [_read_file(part, request) for part in parts])
+            for part in parts:
+                _check_file(part, request)
+            table = read_parts(source, parts, request)
         else:
             table = _read_folder(source, request) if folder else _read_file(source, request)
     except InputError:
@@ -128,6 +131,11 @@ def _read_zarr(path: Path, request: Request) -> Table:
 
 
 def _read_file(path: Path, request: Request) -> Table:
+    return _READERS[_check_file(path, request)](path, request)
+
+
+def _check_file(path: Path, request: Request) -> str:
+    """Return the extension of a file, and refuse what its kind does not have."""
     extension = check_extension(path)
     if not path.stat().st_size:
         raise InputError(
@@ -151,7 +159,7 @@ def _read_file(path: Path, request: Request) -> Table:
             raise InputError(message("index only for csv and parquet files", got, do))
         if extension != ".h5ad":
             request.selection.nameless(str(path))
-    return _READERS[extension](path, request)
+    return extension
 
 
 def _read_folder(folder: Path, request: Request) -> Table:

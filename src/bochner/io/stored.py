@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,15 +9,15 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from bochner.data.arrays import FloatArray
-from bochner.data.columns import describe_column
 from bochner.data.row_sources import ArraySource, IntArray, RowSource, floating, is_stored
 from bochner.errors import InputError, message
 from bochner.extras import require
-from bochner.io.frames import parts_of, schema_of
 from bochner.io.outputs import exists
+from bochner.io.parquet.columns import schema_of
+from bochner.io.parquet.parts import parts_of
+from bochner.io.parquet.source import ParquetSource
 from bochner.io.table import dense, unreadable
 
 STORED = (".npy", ".zarr", ".parquet", ".h5ad")
@@ -35,7 +34,9 @@ def open_rows(
     path : path-like, or sequence of them
         A ``.npy`` file, a ``.zarr`` array or sparse matrix of anndata, the ``X`` of a ``.h5ad``
         file, or parquet: a file, a folder of files with the same columns, or several such files, in
-        this order. Sparse matrices are compressed by rows; zeros are observed values.
+        this order. Sparse matrices are compressed by rows; zeros are observed values. The index of
+        pandas and Dask is left out of the columns of parquet files, and so are files of a folder
+        whose names begin with a dot or an underscore.
     columns : sequence of str, optional
         Columns of parquet files; by default all.
 
@@ -47,7 +48,8 @@ def open_rows(
     Raises
     ------
     InputError
-        There is no such file, it is of another kind or unreadable, or its columns are no numbers.
+        There is no such file, it is of another kind or unreadable, its columns are no numbers, or
+        files differ in their columns.
     """
     many = [path] if isinstance(path, str | os.PathLike) else path
     is_sequence = isinstance(many, Sequence)
@@ -176,97 +178,3 @@ class SparseRows(RowSource):
     def held_bytes(self) -> int:
         """Bytes of the numbers and of their places."""
         return int(self._group["data"].shape[0]) * (self.dtype.itemsize + 8)
-
-
-class ParquetSource(RowSource):
-    """Columns of numbers in one or several parquet files with the same columns.
-
-    Parameters
-    ----------
-    paths : sequence of Path
-        Their rows follow each other.
-    columns : sequence of str, optional
-        None: all.
-
-    Raises
-    ------
-    InputError
-        A file is unreadable, lacks a column, or a column holds no numbers.
-    """
-
-    def __init__(self, paths: Sequence[Path], columns: Sequence[str] | None = None) -> None:
-        self._parquet = require("pyarrow.parquet", "reads parquet files")
-        self._paths = list(paths)
-        first = schema_of(self._paths[0])
-        self.columns = list(first.names if columns is None else columns)
-        kinds = set()
-        self._groups: list[tuple[int, int]] = []
-        ends = [0]
-        for number, path in enumerate(self._paths):
-            kinds |= self._kinds(path)
-            metadata = self._parquet.read_metadata(path)
-            for group in range(metadata.num_row_groups):
-                self._groups.append((number, group))
-                ends.append(ends[-1] + metadata.row_group(group).num_rows)
-        self._ends = ends[1:]
-        self.n_rows = ends[-1]
-        self.n_columns = len(self.columns)
-        self.dtype = np.dtype(np.float32 if kinds == {"float"} else np.float64)
-        self._last: tuple[int, Any] = (-1, None)
-        nothing = np.empty((0, self.n_columns), self.dtype)
-        self._held: tuple[int, NDArray[np.generic]] = (-1, nothing)
-
-    def read(self, start: int, stop: int) -> FloatArray:
-        """Return the rows from ``start`` to before ``stop``; the last row group is still there."""
-        parts = [np.empty((0, self.n_columns), self.dtype)]
-        number = bisect.bisect_right(self._ends, start)
-        while start < stop:
-            end = self._ends[number]
-            rows = self._group(number)
-            first = end - len(rows)
-            last = min(stop, end)
-            parts.append(rows[start - first : last - first])
-            start = last
-            number += 1
-        return np.concatenate(parts)
-
-    def _group(self, number: int) -> NDArray[np.generic]:
-        if self._held[0] != number:
-            file, group = self._groups[number]
-            path = self._paths[file]
-            try:
-                footer = self._footer(file)
-                with self._parquet.ParquetFile(path, metadata=footer) as opened:
-                    table = opened.read_row_group(group, columns=self.columns)
-            except Exception as error:  # whatever the library raises: it is the file
-                raise unreadable(path, "parquet", error) from error
-            out = np.empty((table.num_rows, self.n_columns), self.dtype)
-            for j, name in enumerate(self.columns or []):
-                out[:, j] = table.column(name).to_numpy()
-            self._held = (number, out)
-        return self._held[1]
-
-    def _footer(self, file: int) -> Any:
-        """Return what a file says of its row groups: long where columns are many, and the same for
-        all groups of the file.
-        """
-        if self._last[0] != file:
-            self._last = (file, self._parquet.read_metadata(self._paths[file]))
-        return self._last[1]
-
-    def _kinds(self, path: Path) -> set[str]:
-        """Return the types of the columns of a file, and refuse what cannot be used."""
-        schema = schema_of(path)
-        kinds = set()
-        for j, name in enumerate(self.columns or []):
-            if name not in schema.names:
-                got = f"none in {path}"
-                do = "choose columns of all files"
-                raise InputError(message(f"a column {name!r}", got, do))
-            kind = str(schema.field(name).type)
-            if not kind.startswith(("int", "uint", "float", "double", "half", "bool")):
-                got = f"the type {kind}, {describe_column(j, self.columns)} of {path}"
-                do = "name the columns of numbers: columns=[...], or --columns and --drop"
-                raise InputError(message("numbers", got, do))
-            kinds.add(kind)
-        return kinds

@@ -1,0 +1,1 @@
+"""Parquet files: their columns, the parts of a table, and their rows."""
