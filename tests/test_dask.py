@@ -46,6 +46,20 @@ def test_two_workers_fit_the_model_of_one_process(X):
     np.testing.assert_allclose(placed, model.embedding_, atol=1e-6)
 
 
+def test_what_a_worker_refuses_is_said_and_the_cluster_goes_on(X):
+    bad = X.copy()
+    bad[290, 3] = np.inf
+    cluster = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
+    with distributed.Client(**cluster, dashboard_address=None) as client:
+        with pytest.raises(InputError, match="got inf in view 'x', row"):
+            bo.dask.fit(bo.NGMVLVM(**SETTINGS), array.from_array(bad, chunks=(70, 4)), client)
+        # chunks of one row, and fewer than two a worker
+        few = array.from_array(np.nan_to_num(X[:80]), chunks=((79, 1), (6,)))
+        settings = SETTINGS | {"landmarks": 30}
+        model = bo.dask.fit(bo.NGMVLVM(**settings), few, client)
+    assert model.embedding_.shape == (80, 2)
+
+
 def test_placement_is_lazy_and_that_of_rows_in_memory(X):
     model = bo.NGMVLVM(**SETTINGS).fit(X)
     rows = array.from_array(X, chunks=(70, 4))

@@ -95,11 +95,15 @@ def test_processes_give_the_fit_of_one(count, case, fitted):
 def test_what_one_process_refuses_all_refuse(fitted):
     said = [(fitted(2) / f"{rank}.txt").read_text() for rank in range(2)]
     assert said[0] == said[1]
-    infinite, columns, landmarks = said[0].splitlines()
+    infinite, columns, landmarks, rows = said[0].splitlines()
     assert "got inf in view 'x', row 3, column 2" in infinite
     assert infinite.endswith("(process 1)")
     assert columns.startswith("Expected columns 6, as in process 0, got 5 in process 1.")
     assert landmarks.startswith("Expected landmarks in several processes, got none.")
+    assert rows == (
+        "Expected rows in every process, got none in one. Start fewer processes, or give every "
+        "one some rows. (process 1)"
+    )
 
 
 def test_the_end_of_one_process_ends_all_with_its_message(tmp_path, launch):
@@ -160,6 +164,16 @@ def test_joint_steps_go_on_in_any_number_of_processes(before, after, tmp_path, l
     embedding = np.concatenate([part["embedding"] for part in parts])
     spread = expected.embedding_.std(axis=0)
     assert (np.abs(embedding - expected.embedding_) / spread).max() < 1e-4
+
+
+def test_a_process_that_fails_and_lives_ends_the_others_and_blocks_follow(tmp_path, launch):
+    codes, texts = launch("blocks", 2, tmp_path)
+    assert codes == [0, 0], "\n".join(texts)
+    assert (tmp_path / "1.txt").read_text() == "no luck"
+    assert "process 1: RuntimeError: no luck" in (tmp_path / "0.txt").read_text()
+    for number in range(2):
+        bounds = [float(np.load(tmp_path / f"block{number}{r}.npz")["elbo"]) for r in range(2)]
+        assert bounds[0] == bounds[1]
 
 
 def test_a_process_for_which_others_wait_is_named():

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import itertools
 import logging
 import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -114,11 +116,11 @@ class Processes(ABC):
         InputError
             Of the first process that refuses, which it names.
         """
-        error: InputError | None = None
+        error: Exception | None = None
         result: Any = None
         try:
             result = work()
-        except InputError as caught:
+        except (ValueError, TypeError) as caught:
             error = caught
         texts = self.gathered(None if error is None else str(error))
         for rank, text in enumerate(texts):
@@ -224,40 +226,40 @@ class Watch:
             _LOG.warning("The other processes have waited %g s for %s.", self._seconds, who)
 
 
+@dataclass
+class Link:
+    """A process group while it is joined: others wait for it until nobody holds it any more, and
+    frames of an error that the caller keeps hold this object.
+    """
+
+    group: object
+
+
 class Joined(Processes):
     """A group of torch.distributed.
 
     Parameters
     ----------
-    group : ProcessGroup
-        Of gloo.
+    link : Link
+        To a group of gloo.
     watch : Watch
     start, n_rows : int
         Of the rows here.
     """
 
-    def __init__(self, group: object, watch: Watch, start: int = 0, n_rows: int = 0) -> None:
-        self._group = group
+    def __init__(self, link: Link, watch: Watch, start: int = 0, n_rows: int = 0) -> None:
+        self._link = link
         self._watch = watch
         self._n_rows = n_rows
         self._dist: Any = torch.distributed
-        self.rank = self._dist.get_rank(group)
-        self.size = self._dist.get_world_size(group)
+        self.rank = self._dist.get_rank(link.group)
+        self.size = self._dist.get_world_size(link.group)
         self.start = start
 
     def sharing(self, n_rows: int) -> Joined:
-        """Return the same processes, which hold so many consecutive rows each, by rank.
-
-        Raises
-        ------
-        InputError
-            A process has no rows.
-        """
+        """Return the same processes, which hold so many consecutive rows each, by rank."""
         counts = self.gathered(n_rows)
-        if min(counts) < 1:
-            got = f"none in process {counts.index(min(counts))}"
-            raise InputError(message("rows in every process", got, "start fewer processes"))
-        return Joined(self._group, self._watch, sum(counts[: self.rank]), n_rows)
+        return Joined(self._link, self._watch, sum(counts[: self.rank]), n_rows)
 
     def local_rows(self, n_rows: int) -> int:  # noqa: ARG002 - counted before
         """Return how many rows are here."""
@@ -274,7 +276,7 @@ class Joined(Processes):
     def _reduced(self, values: Tensor, operation: object) -> Tensor:
         wire = values.detach().double().cpu().contiguous().clone()
         with self._watch.waiting():
-            self._dist.all_reduce(wire, operation, group=self._group)
+            self._dist.all_reduce(wire, operation, group=self._link.group)
         return wire.to(values)
 
     def total(self, count: int) -> int:
@@ -299,15 +301,15 @@ class Joined(Processes):
         """Gather objects."""
         out: list[Any] = [None] * self.size
         with self._watch.waiting():
-            self._dist.all_gather_object(out, value, group=self._group)
+            self._dist.all_gather_object(out, value, group=self._link.group)
         return out
 
     def first(self, value: T) -> T:
         """Send it to all others."""
         sent: list[Any] = [value if self.rank == 0 else None]
-        source = self._dist.get_global_rank(self._group, 0)
+        source = self._dist.get_global_rank(self._link.group, 0)
         with self._watch.waiting():
-            self._dist.broadcast_object_list(sent, source, group=self._group)
+            self._dist.broadcast_object_list(sent, source, group=self._link.group)
         return cast(T, sent[0])
 
 
@@ -355,29 +357,57 @@ def distributed() -> Iterator[Processes]:
     made = not dist.is_initialized()
     if made:
         _begin(dist)
-    group = dist.new_group(backend="gloo", timeout=_PATIENCE)
-    store = dist.distributed_c10d._get_default_store()
-    watch = Watch(store, dist.get_rank(group), dist.get_world_size(group))
-    processes = Joined(group, watch)
+    link = Link(dist.new_group(backend="gloo", timeout=_PATIENCE))
+    store = _store_of(dist, link)
+    watch = Watch(store, dist.get_rank(link.group), dist.get_world_size(link.group))
+    processes = Joined(link, watch)
     token = _CURRENT.set(processes)
     try:
         yield processes
     except BaseException as error:
         # the others wait for this process: they are told, and their waiting ends with the group
-        raise _parted(store, processes, error) from error
+        if (fault := _parted(store, processes, error)) is error:
+            raise
+        raise fault from error
     finally:
         _CURRENT.reset(token)
-        dist.destroy_process_group(group)
+        dist.destroy_process_group(link.group)
+        link.group = None
         if made:
             dist.destroy_process_group()
 
 
+_JOB = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT")
+
+
 def _begin(dist: Any) -> None:
+    """Make a group of the processes that the environment names."""
     try:
-        dist.init_process_group("gloo", timeout=_PATIENCE)
+        store, rank, size, blocks = _met(tuple(map(os.environ.get, _JOB)))
+        # of a group that ended a store holds addresses where nobody is any more
+        store = dist.PrefixStore(f"bochner/{next(blocks)}", store)
+        dist.init_process_group("gloo", None, _PATIENCE, size, rank, store)
     except (ValueError, RuntimeError) as error:
         do = "start it with torchrun, or call torch.distributed.init_process_group first"
         raise InputError(message("a process group to join", "none", do)) from error
+
+
+@functools.cache
+def _met(job: tuple[str | None, ...]) -> tuple[Any, int, int, Iterator[int]]:  # noqa: ARG001 - what it is kept for
+    """Return the store of a job, opened once, this process's rank, their count, and numbers."""
+    from torch.distributed.rendezvous import rendezvous
+
+    store, rank, size = next(rendezvous("env://", timeout=_PATIENCE))
+    return store, rank, size, itertools.count()
+
+
+def _store_of(dist: Any, link: Link) -> Any:
+    """Return a store that is empty when a block begins."""
+    store = dist.distributed_c10d._get_default_store()
+    first = dist.get_global_rank(link.group, 0)
+    number = [store.add("bochner/blocks", 1) if dist.get_rank() == first else 0]
+    dist.broadcast_object_list(number, first, group=link.group)
+    return dist.PrefixStore(f"bochner/block/{number[0]}", store)
 
 
 def _parted(store: Any, processes: Processes, error: BaseException) -> BaseException:

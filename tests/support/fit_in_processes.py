@@ -4,6 +4,7 @@ between commas, and a folder.
 
 import functools
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -99,8 +100,32 @@ def save(model, path, **more):
     np.savez(path, elbo=model.elbo_, embedding=model.embedding_, **more)
 
 
+def blocks(folder):
+    """Fail in one process, which lives on and keeps the error, and fit in blocks after it."""
+    try:
+        with bo.distributed() as processes:
+            if processes.rank == 1:
+                raise RuntimeError("no luck")
+            fitted("one", bo.share(data()))
+    except Exception as error:
+        kept = error
+        (folder / f"{processes.rank}.txt").write_text(str(error))
+    # a process that waits for one that lives has no other end than the group's
+    while not (folder / "0.txt").exists():
+        time.sleep(0.05)
+    random = np.random.RandomState(0)
+    for number in range(2):
+        with bo.distributed() as processes:
+            model = bo.NGMVLVM(**SETTINGS | {"random_state": random}).fit(bo.share(data()))
+        save(model, folder / f"block{number}{processes.rank}.npz")
+    assert kept is not None
+
+
 def main():
     """Run cases."""
+    if sys.argv[1] == "blocks":
+        blocks(Path(sys.argv[2]))
+        return
     cases, folder = sys.argv[1].split(","), Path(sys.argv[2])
     with bo.distributed() as processes:
         for case in cases:
@@ -115,7 +140,8 @@ def run(case, folder, processes):
         bad = [shared.copy() for _ in range(3)]
         bad[1][3, 2] = np.inf
         said = []
-        for rows in (bad[processes.rank], shared[:, : 6 - processes.rank], shared):
+        lacking = shared[: 0 if processes.rank else 9]
+        for rows in (bad[processes.rank], shared[:, : 6 - processes.rank], shared, lacking):
             estimator = bo.NGMVLVM(**SETTINGS)
             if rows is shared:
                 estimator.set_params(landmarks=None)

@@ -111,6 +111,7 @@ def check_fit(
     column_names: ColumnNames = None,
     together: Together = _here,
     largest: Callable[[FloatArray], FloatArray] = lambda values: values,
+    n_rows: int | None = None,
 ) -> None:
     """Check that X can be fitted; constant columns are kept and named in one warning.
 
@@ -124,6 +125,8 @@ def check_fit(
     together, largest : callable
         Where rows are divided among processes: does a check in all of them, and refuses in all
         what one refuses; returns the maximum over all.
+    n_rows : int, optional
+        Of all processes.
 
     Raises
     ------
@@ -131,6 +134,7 @@ def check_fit(
         For fewer than two rows, an infinite or huge entry, a view or column with nothing observed,
         or views that no shared row ties to the others.
     """
+    _check_count(X.shape[0] if n_rows is None else n_rows)
     low, high = together(lambda: _ends(X, columns, column_names))
     if not sp.issparse(X):
         every = largest((~np.isnan(low)).astype(np.float64))
@@ -152,21 +156,19 @@ def check_fit(
         warn_user(text, DataWarning)
 
 
+def _check_count(n_rows: int) -> None:
+    if n_rows < 2:
+        samples = "1 sample" if n_rows == 1 else "0 samples"
+        got = f"{samples} (n_samples={n_rows})"
+        raise InputError(message("at least 2 samples to fit", got, "pass more rows"))
+
+
 def _ends(
     X: FloatArray, columns: Mapping[str, IntArray], column_names: ColumnNames
 ) -> tuple[Array, Array]:
     """Return the least and the largest value of every column, NaN of one without an entry: they
-    are finite, and there are rows. One pass over the rows.
+    are finite. One pass over the rows.
     """
-    if X.shape[0] < 2:
-        samples = "1 sample" if X.shape[0] == 1 else "0 samples"
-        raise InputError(
-            message(
-                "at least 2 samples to fit",
-                f"{samples} (n_samples={X.shape[0]})",
-                "pass more rows",
-            )
-        )
     if sp.issparse(X):
         check_finite(X, columns, column_names)
     low, high = (end.astype(np.float64) for end in extremes(X))

@@ -345,7 +345,9 @@ class Views:
         """
         columns = resolve_views(views, X.shape[1], column_names)
         largest = functools.partial(_largest, processes)
-        check_fit(X, columns, column_names, processes.together, largest)
+        check_fit(
+            X, columns, column_names, processes.together, largest, processes.total(X.shape[0])
+        )
         return cls(X, columns, Scaling.fit(X, columns, processes))
 
     def unscaled(self, views: Sequence[str]) -> Views:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import clone
 
 from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
@@ -88,7 +89,8 @@ def _facts(estimator: Any, values: Any) -> dict[str, str]:
         "columns": f"{values.shape[1]}",
         "names": "none" if names is None else ", ".join(map(str, names)),
         "numbers of type": str(values.dtype),
-        "model": repr(estimator),
+        # the first process's seed is that of all
+        "model": repr(clone(estimator).set_params(random_state=None)),
     }
 
 

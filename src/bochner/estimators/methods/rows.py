@@ -12,6 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import (
     _check_n_features,
+    _num_samples,
     check_array,
     check_is_fitted,
     validate_data,
@@ -166,6 +167,10 @@ class RowsMixin:
             self._coding = coding_of(X, self.likelihood, self._views_named)
         X = self._coding.encode(X)
         check_kind(X)
+        alone = current().size == 1
+        if not alone and _num_samples(X) == 0:
+            do = "start fewer processes, or give every one some rows"
+            raise InputError(message("rows in every process", "none in one", do))
         values: FloatArray = validate_data(
             self,
             X,
@@ -173,7 +178,7 @@ class RowsMixin:
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
             ensure_all_finite=False,
-            ensure_min_samples=2 if reset else 1,
+            ensure_min_samples=2 if reset and alone else 1,
         )
         if sp.issparse(values):
             values = canonical(values)
