@@ -289,3 +289,35 @@ def test_a_run_that_is_cut_while_rows_are_placed_at_last_places_the_others(
         one, other = (tmp_path / folder / name for folder in ("run", "whole"))
         assert one.read_bytes() == other.read_bytes()
     assert not list((tmp_path / "run").glob("*.ckpt*"))
+
+
+def test_a_zarr_store_of_anndata_is_fitted_and_its_columns_are_compared(X, expected, tmp_path):
+    anndata = pytest.importorskip("anndata")
+    pytest.importorskip("zarr")
+    names = [f"c{i}" for i in range(300)]
+    for name, order in (("A", [0, 1, 2, 3, 4, 5]), ("B", [5, 4, 3, 2, 1, 0])):
+        adata = anndata.AnnData(X[:, order])
+        adata.obs_names, adata.var_names = names, [COLUMNS[j] for j in order]
+        adata.layers["log"] = X[:, order]
+        adata.write_zarr(tmp_path / f"{name}.zarr")
+    for data in ("A.zarr", "A.zarr/layers/log"):
+        reply = replied(
+            "fit", tmp_path / data, *SETTINGS, "--out", tmp_path / "run", "--force"
+        )
+        assert reply["elbo"] == expected.elbo_
+    lines = (tmp_path / "run" / "embedding.csv").read_text().splitlines()
+    assert lines[1].startswith("c0,")
+    for data in ("A.zarr", "A.zarr/X"):
+        out = tmp_path / "z.npy"
+        done = run("transform", tmp_path / "run", tmp_path / data, "--out", out)
+        assert done.exit_code == 0, done.stderr
+        np.testing.assert_array_equal(np.load(out)[:, :2], expected.embedding_)
+        out.unlink()
+    said = refused("transform", tmp_path / "run", tmp_path / "B.zarr", "--out", out)
+    assert "got 'f' where 'a' was" in said
+    said = refused(
+        "transform", tmp_path / "run", npy(X, tmp_path), "--out", out, "--layer", "a"
+    )
+    assert "layer only for h5ad and h5mu files" in said
+    said = refused("fit", tmp_path / "A.zarr/obs", "--out", tmp_path / "no")
+    assert "Name one of its arrays: " in said

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bochner.data.row_sources import ArraySource
+from bochner.errors import InputError
 
 
 def mapped_bytes():
@@ -38,3 +39,20 @@ def test_entries_written_to_a_memory_map_stay(mode, tmp_path):
     assert source.read(0, 100)[2, 1] == 5.0
     assert source.read(0, 100)[2, 1] == 5.0
     assert array[7, 1] == 5.0
+
+
+@pytest.mark.parametrize("mode", ["r", "c"])
+@pytest.mark.parametrize("offset", [0, 5000])
+def test_a_memory_map_of_a_file_that_was_cut_short_is_refused(mode, offset, tmp_path):
+    """Reading it would kill the process (SIGBUS)."""
+    path = tmp_path / "x.bin"
+    path.write_bytes(bytes(offset) + np.arange(20000.0).tobytes())
+    array = np.memmap(path, np.float64, mode, offset, (5000, 4))
+    source = ArraySource(array[10:])
+    np.testing.assert_array_equal(source.read(0, 1), [[40.0, 41.0, 42.0, 43.0]])
+    with path.open("r+b") as file:
+        file.truncate(offset + 159_999)
+    with pytest.raises(
+        InputError, match=r"bytes in .*x\.bin, which had .*\. Start again when"
+    ):
+        source.read(0, 1)

@@ -325,3 +325,19 @@ def test_rows_of_packed_files_are_not_unpacked_in_every_pass(X, in_memory):
     assert rows.n_read < 120 * len(X)
     assert model.elbo_ == pytest.approx(in_memory.elbo_, rel=1e-6)
     np.testing.assert_allclose(model.embedding_, in_memory.embedding_, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["npy", "parquet"])
+def test_a_file_that_is_cut_short_after_a_fit_has_changed(kind, X, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    path = tmp_path / f"x.{kind}"
+    frame = pandas.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])])
+    np.save(path, X) if kind == "npy" else frame.to_parquet(path, row_group_size=90)
+    model = bo.NGMVLVM(**TWO).fit(bo.open_rows(path))
+    if kind == "npy":
+        with path.open("r+b") as file:
+            file.truncate(path.stat().st_size // 2)
+    else:
+        frame.iloc[:-50].to_parquet(path, row_group_size=90)
+    with pytest.raises(InputError, match="Expected the same rows from start to end"):
+        _ = model.embedding_

@@ -207,3 +207,46 @@ def test_rows_without_a_name_are_refused(X, tmp_path, monkeypatch):
         read(tmp_path / "x.parquet")
     with pytest.raises(InputError, match=got):
         opened(tmp_path / "x.parquet", monkeypatch)
+
+
+SAME = "Expected the same rows from start to end, got "
+
+
+@pytest.mark.parametrize("n_rows", [20, 40])
+def test_a_file_that_is_written_again_with_other_rows_has_changed(n_rows, X, tmp_path):
+    path = tmp_path / "x.parquet"
+    write(path, X)
+    source = bo.open_rows(path)
+    source.whole()
+    write(path, np.vstack([X, X])[:n_rows])
+    source._held = (-1, source._held[1])  # of another row group
+    with pytest.raises(InputError) as caught:
+        source.whole()
+    assert f"{SAME}{n_rows} rows in {path}, which had 30. Start again" in str(caught.value)
+
+
+def test_files_that_are_gone_or_lack_a_column_have_changed(X, tmp_path):
+    path = tmp_path / "x.parquet"
+    write(path, X)
+    source = bo.open_rows(path)
+    write(path, X[:, :5], COLUMNS[:5])
+    with pytest.raises(
+        InputError, match=f"{SAME}.*x.parquet, which is another file than when"
+    ):
+        source.whole()
+    path.write_bytes(b"half")
+    with pytest.raises(
+        InputError, match=f"{SAME}.*x.parquet, which is another file than when"
+    ):
+        source.whole()
+    path.unlink()
+    with pytest.raises(InputError, match=f"{SAME}.*x.parquet, which is gone"):
+        source.whole()
+
+
+def test_rows_of_a_file_that_is_written_again_are_read_from_it_anew(X, tmp_path):
+    path = tmp_path / "x.parquet"
+    write(path, X)
+    source = bo.open_rows(path)
+    write(path, X + 1)
+    np.testing.assert_array_equal(source.whole(), X + 1)

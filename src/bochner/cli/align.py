@@ -18,7 +18,7 @@ from bochner.data.row_sources import RowSource
 from bochner.errors import InputError, message
 from bochner.estimators.settings import likelihoods
 from bochner.estimators.tables import Mixed
-from bochner.io.extensions import LAYERED, extension_of
+from bochner.io.extensions import LAYERED, extension_of, in_zarr
 from bochner.io.parquet.parts import parquet_parts
 from bochner.io.stored import open_rows, parquet_columns
 from bochner.io.table import Table
@@ -105,8 +105,10 @@ def rows_on_disk(model: LatentVariableEstimator, path: Path) -> RowSource | None
         return None
     kind = path.suffix.lower()
     known = column_names(model)
-    if kind in (".npy", ".zarr") and path.exists():
+    if (kind == ".npy" and path.exists()) or (in_zarr(path) and path.is_dir()):
         source = open_rows(path)
+        if source.columns is not None:
+            return None  # columns are compared by name
         _check_width(source.n_columns, model, None)
         return source
     files = parquet_parts(path)

@@ -100,7 +100,8 @@ def transform(rows: Rows) -> int:
 
 def _on_disk(model: LatentVariableEstimator, rows: Rows) -> RowSource | None:
     """Open rows that are read block by block; None: they have to be read as a table."""
-    if rows.index or rows.reading.columns or rows.reading.drop or rows.size_factors:
+    asked = (rows.index, rows.layer, rows.reading.columns, rows.reading.drop)
+    if any(asked) or rows.size_factors:
         return None
     return rows_on_disk(model, rows.data)
 

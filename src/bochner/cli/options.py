@@ -169,8 +169,9 @@ Data = Annotated[
     Path,
     typer.Argument(
         metavar="DATA",
-        help="A .csv, .tsv (also .gz), .parquet, .npy, .npz, .h5ad or .h5mu file, a .zarr array, a "
-        "folder of parquet parts (part-0.parquet, ...), or a folder with one file per view.",
+        help="A .csv, .tsv (also .gz), .parquet, .npy, .npz, .h5ad or .h5mu file, a .zarr array or "
+        "store of AnnData (A.zarr/layers/counts: inside it), a folder of parquet parts "
+        "(part-0.parquet, ...), or a folder with one file per view.",
     ),
 ]
 Output = Annotated[

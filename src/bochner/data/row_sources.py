@@ -171,6 +171,7 @@ class ArraySource(RowSource):
     @np.errstate(over="ignore", invalid="ignore")
     def read(self, start: int, stop: int) -> FloatArray:
         """Return the rows from ``start`` to before ``stop``."""
+        _check_length(self.array)
         part = np.asarray(self.array[start:stop])
         if part.shape != (stop - start, self.n_columns):
             place = f"rows {start} to {stop - 1}"
@@ -225,6 +226,29 @@ class PartSource(_OfAnother):
         return self.source.read(self._start + start, self._start + stop)
 
 
+def _check_length(array: Any) -> None:
+    """Refuse a memory map of a file that was cut short since: reading beyond its end kills the
+    process.
+    """
+    mapped = _map_of(array)
+    if mapped is None:
+        return
+    # the map begins at a page, not after it; slices keep the offset of the whole
+    offset = int(getattr(array, "offset", 0))
+    needed = offset - offset % mmap.ALLOCATIONGRANULARITY + len(mapped)
+    size = mapped.size()
+    if size < needed:
+        name = getattr(array, "filename", None) or "a file"
+        raise changed(f"{size:,} bytes in {name}, which had {needed:,}")
+
+
+def _map_of(array: Any) -> mmap.mmap | None:
+    """Return the memory map from which an array of NumPy's reads; None for other arrays."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return array if isinstance(array, mmap.mmap) else None
+
+
 def _mapped_file(array: Any) -> mmap.mmap | None:
     """Return the file that a memory map of NumPy's reads from, where the system can be told which
     of its pages are not needed; None for other arrays, and where writes stay in memory (mode "c"):
@@ -232,9 +256,7 @@ def _mapped_file(array: Any) -> mmap.mmap | None:
     """
     if getattr(array, "mode", "c") == "c" or not hasattr(mmap, "MADV_DONTNEED"):
         return None
-    while isinstance(array, np.ndarray):
-        array = array.base
-    return array if isinstance(array, mmap.mmap) else None
+    return _map_of(array)
 
 
 def additive_checksum(X: Any, start: int) -> int:

@@ -34,6 +34,12 @@ def extension_of(path: Path) -> str:
     return next((known for known in EXTENSIONS if name.endswith(known)), path.suffix.lower())
 
 
+def in_zarr(path: Path) -> bool:
+    """Tell whether a path is a zarr store or inside one: ``A.zarr/layers/counts``."""
+    is_store = any(part.suffix.lower() == ".zarr" for part in (path, *path.parents))
+    return is_store and extension_of(path) not in EXTENSIONS
+
+
 def check_source(path: str | os.PathLike[str]) -> Path:
     """Refuse a path that cannot be read.
 

@@ -9,18 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from bochner.data.row_sources import ArraySource, IntArray, RowSource, SomeColumns
-from bochner.errors import InputError
+from bochner.data.row_sources import IntArray, RowSource
+from bochner.errors import InputError, message
 from bochner.extras import require
 from bochner.io.annotated import check_survives, mask_of
 from bochner.io.csv.headers import distinct_whole, is_key_name
+from bochner.io.extensions import in_zarr
 from bochner.io.join import check_unique
 from bochner.io.parquet.columns import data_columns, is_nameless, name_columns, schema_of
 from bochner.io.parquet.parts import parquet_parts
 from bochner.io.parquet.read import check_names
 from bochner.io.parquet.source import ParquetSource
 from bochner.io.request import Request, Selection
-from bochner.io.stored import SparseRows, open_rows
+from bochner.io.stored import labels, matrix_rows, open_rows, zarr_labels, zarr_matrix
 from bochner.io.table import Table
 
 # Numbers of a table that is not small.
@@ -72,8 +73,8 @@ def open_table(path: Path, request: Request) -> StoredTable | None:
     Parameters
     ----------
     path : Path
-        A ``.npy`` file, a ``.zarr`` array, a parquet file or a folder of parts of one, a
-        ``.h5ad`` file.
+        A ``.npy`` file, a ``.zarr`` array or a path inside a store, a parquet file or a folder of
+        parts of one, a ``.h5ad`` file.
     request : Request
 
     Raises
@@ -82,26 +83,53 @@ def open_table(path: Path, request: Request) -> StoredTable | None:
         A column holds no numbers, or is not there.
     """
     kind = path.suffix.lower()
-    if kind in (".npy", ".zarr"):
-        return _array(path, kind, request)
+    if kind == ".npy":
+        return _array(path, request)
+    if in_zarr(path) and path.is_dir():
+        return open_zarr(path, request)
     if files := parquet_parts(path):
         return _parquet(files, request)
     is_annotated = kind == ".h5ad" and path.is_file()
     return _annotated(path, request) if is_annotated else None
 
 
-def _array(path: Path, kind: str, request: Request) -> StoredTable | None:
+def _array(path: Path, request: Request) -> StoredTable | None:
     plain = request.index is None and request.layer is None and request.mask_var is None
     if not plain or type(request.selection) is not Selection:
         return None  # refused by who reads it whole
     try:
         source = open_rows(path)
     except InputError:
-        if kind == ".zarr":
-            raise
         return None
-    by_blocks = kind == ".zarr" or _is_large(source.shape)
-    return StoredTable.of(source) if by_blocks else None
+    return StoredTable.of(source) if _is_large(source.shape) else None
+
+
+def open_zarr(path: Path, request: Request) -> StoredTable:
+    """Open a zarr array, or a matrix that AnnData wrote with the names of its rows and columns.
+
+    Raises
+    ------
+    InputError
+        What is asked for is not there, or the store holds no such matrix.
+    """
+    if request.index is not None:
+        got = f"index={request.index!r} for {path}"
+        do = "leave it out: arrays name no columns, and AnnData name their rows"
+        raise InputError(message("index only for csv and parquet files", got, do))
+    if request.layer is not None and not isinstance(request.layer, str):
+        do = "name one: --layer counts"
+        raise InputError(message(f"one layer of {path}", f"{request.layer!r}", do))
+    matrix, store = zarr_matrix(path, request.layer)
+    if store is not None:
+        names = [zarr_labels(store, part, path) for part in ("obs", "var")]
+        return _named(path, request, matrix, store, names)
+    if request.mask_var is not None:
+        got = f"mask_var={request.mask_var!r} for {path}"
+        raise InputError(
+            message("mask_var only for stores that AnnData wrote", got, "leave it out")
+        )
+    request.selection.nameless(str(path))
+    return StoredTable.of(matrix_rows(matrix, path))
 
 
 def _is_large(shape: tuple[int, int]) -> bool:
@@ -161,7 +189,6 @@ def _names(parquet: Any, files: Sequence[Path], columns: Sequence[str]) -> list[
 def _annotated(path: Path, request: Request) -> StoredTable | None:
     """Open the matrix of an AnnData file, or a layer of it."""
     h5py = require("h5py", "reads h5ad files")
-    elements = require("anndata.io", "reads h5ad files")
     check_survives(path)
     try:
         file = h5py.File(path, "r")
@@ -175,22 +202,22 @@ def _annotated(path: Path, request: Request) -> StoredTable | None:
     if len(shape) != 2 or not by_rows or not _is_large((shape[0], shape[1])):
         file.close()
         return None
-    rows, columns = (_labels(file[part], elements) for part in ("obs", "var"))
+    return _named(path, request, matrix, file, [labels(file[part]) for part in ("obs", "var")])
+
+
+def _named(
+    path: Path, request: Request, matrix: Any, store: Any, names: Sequence[list[str]]
+) -> StoredTable:
+    """Return a matrix that AnnData wrote with the names of its rows and columns."""
+    rows, columns = names
     check_unique(rows, "row", f"{path.name}.obs_names")
     check_unique(columns, "column", f"{path.name}.var_names")
     kept = np.array(request.selection.kept(columns), dtype=np.int64)
     request.selection.check(str(path))
     if request.mask_var is not None:
-        variables = elements.read_elem(file["var"])
+        elements = require("anndata.io", "reads files of AnnData")
+        variables = elements.read_elem(store["var"])
         mask = mask_of(variables, len(columns), request.mask_var, path.name)
         kept = kept[mask[kept]]
     named = [columns[j] for j in kept]
-    if is_dense:
-        some = SomeColumns(ArraySource(matrix), kept, named)
-        return StoredTable.of(some, rows)
-    return StoredTable.of(SparseRows(matrix, named, kept), rows)
-
-
-def _labels(group: Any, elements: Any) -> list[str]:
-    index = group.attrs["_index"]
-    return [str(name) for name in elements.read_elem(group[index])]
+    return StoredTable.of(matrix_rows(matrix, path, named, kept), rows)

@@ -24,12 +24,13 @@ from bochner.io.extensions import (
     check_extension,
     check_source,
     extension_of,
+    in_zarr,
 )
 from bochner.io.join import join
 from bochner.io.parquet.parts import parquet_parts
 from bochner.io.parquet.read import read_parquet, read_parts
 from bochner.io.request import Request, Selection, selection_of
-from bochner.io.table import Table, as_matrix
+from bochner.io.table import Table, as_matrix, dense
 from bochner.memory import Memory
 
 __all__ = ["EXTENSIONS", "Table", "extension_of", "read", "write_csv"]
@@ -62,7 +63,8 @@ def read(
     ----------
     path : path-like
         ``.csv`` or ``.tsv``, also with ``.gz``, ``.parquet``, ``.npy``, ``.npz``, ``.h5ad``,
-        ``.h5mu`` (modalities are views), ``.zarr`` (an array), a folder of parquet files that are
+        ``.h5mu`` (modalities are views), ``.zarr`` (an array, or what AnnData
+        wrote; ``A.zarr/layers/counts`` names a matrix inside), a folder of parquet files that are
         parts of one table (see `bochner.io.parquet.parts.parquet_parts`), or a folder of such
         files: the name of a file without extension is the name of its view. Views are joined by row
         name where all files have them (rows absent from a file become NaN, in order of first
@@ -103,7 +105,7 @@ def read_source(path: str | os.PathLike[str], request: Request) -> Table:
     source = check_source(path)
     folder = source.is_dir()
     try:
-        if source.suffix.lower() == ".zarr":
+        if in_zarr(source) and folder:
             return _read_zarr(source, request)
         if folder and (parts := parquet_parts(source)):
             for part in parts:
@@ -122,12 +124,15 @@ def read_source(path: str | os.PathLike[str], request: Request) -> Table:
 
 def _read_zarr(path: Path, request: Request) -> Table:
     # torch comes with it
-    from bochner.io.stored import open_rows
+    from bochner.io.on_disk import open_zarr
 
-    rows = open_rows(path)
-    request.selection.nameless(str(path))
-    request.memory.check(rows.held_bytes, f"{rows.n_rows:,} × {rows.n_columns:,} in {path}")
-    return Table(as_matrix(rows.whole(), str(path)))
+    table = open_zarr(path, request)
+    rows = table.rows
+    size = f"{rows.n_rows:,} × {rows.n_columns:,} in {path}"
+    request.memory.check(8 * rows.n_rows * rows.n_columns, size)
+    return Table(
+        as_matrix(dense(rows.whole(), str(path)), str(path)), table.row_names, rows.columns
+    )
 
 
 def _read_file(path: Path, request: Request) -> Table:

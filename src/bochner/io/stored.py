@@ -11,9 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from bochner.data.arrays import FloatArray
-from bochner.data.row_sources import ArraySource, IntArray, RowSource, floating, is_stored
+from bochner.data.columns import listing
+from bochner.data.row_sources import ArraySource, IntArray, RowSource, SomeColumns, floating
 from bochner.errors import InputError, message
 from bochner.extras import require
+from bochner.io.extensions import in_zarr
 from bochner.io.outputs import exists
 from bochner.io.parquet.columns import schema_of
 from bochner.io.parquet.parts import parts_of
@@ -32,11 +34,12 @@ def open_rows(
     Parameters
     ----------
     path : path-like, or sequence of them
-        A ``.npy`` file, a ``.zarr`` array or sparse matrix of anndata, the ``X`` of a ``.h5ad``
-        file, or parquet: a file, a folder of files with the same columns, or several such files, in
-        this order. Sparse matrices are compressed by rows; zeros are observed values. The index of
-        pandas and Dask is left out of the columns of parquet files, and so are files of a folder
-        whose names begin with a dot or an underscore.
+        A ``.npy`` file, a ``.zarr`` array, the ``X`` of a ``.h5ad`` file or of a ``.zarr`` store
+        that AnnData wrote, a path inside a store (``A.zarr/layers/counts``), or parquet: a file, a
+        folder of files with the same columns, or several such files, in this order. Sparse matrices
+        are compressed by rows; zeros are observed values. The index of pandas and Dask is left out
+        of the columns of parquet files, and so are files of a folder whose names begin with a dot
+        or an underscore.
     columns : sequence of str, optional
         Columns of parquet files; by default all.
 
@@ -66,11 +69,13 @@ def open_rows(
             raise InputError(message("a file", got, "check the path"))
     first = paths[0]
     kind = first.suffix.lower()
-    if len(paths) == 1 and kind in (".npy", ".zarr", ".h5ad"):
+    if len(paths) == 1 and (kind in (".npy", ".h5ad") or in_zarr(first)):
         if columns is not None:
             do = "leave columns out, or choose columns of the array"
             raise InputError(message("columns only for parquet files", f"{first}", do))
-        return _annotated(first) if kind == ".h5ad" else _array(first)
+        if kind == ".npy":
+            return _array(first)
+        return _annotated(first) if kind == ".h5ad" else _zarr(first)
     parts = [part for file in paths for part in parts_of(file)]
     if not parts or any(file.suffix.lower() != ".parquet" for file in parts):
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
@@ -87,50 +92,132 @@ def parquet_columns(path: Path) -> list[str]:
 
 def _array(path: Path) -> RowSource:
     try:
-        if path.suffix.lower() == ".npy":
-            array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
-        else:
-            array = require("zarr", "reads zarr arrays").open(str(path), mode="r")
-    except InputError:
-        raise
-    except Exception as error:  # whatever the library raises: it is the file
-        raise unreadable(path, path.suffix[1:], error) from error
-    if path.suffix.lower() != ".npy" and _encoding(array):
-        return _sparse(path, array)
-    is_stored(array)  # refuses a group
+        array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as error:  # whatever NumPy raises: it is the file
+        raise unreadable(path, "npy", error) from error
     return ArraySource(array)
-
-
-def _encoding(array: object) -> str:
-    attributes = dict(getattr(array, "attrs", {}))
-    return str(attributes.get("encoding-type", ""))
-
-
-def _sparse(path: Path, group: object) -> RowSource:
-    """Open a sparse matrix as anndata writes it."""
-    encoding = _encoding(group)
-    if not encoding.startswith("csr"):
-        got = f"{encoding} in {path}"
-        do = "write it compressed by rows: X.tocsr()"
-        raise InputError(message("a sparse matrix by rows", got, do))
-    return SparseRows(group)
 
 
 def _annotated(path: Path) -> RowSource:
     """Open the X of an h5ad file."""
     h5py = require("h5py", "reads h5ad files")
-    elements = require("anndata.io", "reads h5ad files")
     try:
         file = h5py.File(path, "r")
-        variables = file["var"]
-        index = variables.attrs["_index"]
-        names = [str(name) for name in elements.read_elem(variables[index])]
+        names = labels(file["var"])
         matrix = file["X"]
     except Exception as error:  # whatever the library raises: it is the file
         raise unreadable(path, "h5ad", error) from error
-    source = ArraySource(matrix) if isinstance(matrix, h5py.Dataset) else _sparse(path, matrix)
+    source = matrix_rows(matrix, path)
     source.columns = names
     return source
+
+
+def _zarr(path: Path) -> RowSource:
+    matrix, store = zarr_matrix(path)
+    source = matrix_rows(matrix, path)
+    if store is not None:
+        source.columns = zarr_labels(store, "var", path)
+    return source
+
+
+def labels(table: Any) -> list[str]:
+    """Return the names in ``obs`` or ``var`` of a file that AnnData wrote."""
+    elements = require("anndata.io", "reads files of AnnData")
+    return [str(name) for name in elements.read_elem(table[table.attrs["_index"]])]
+
+
+def zarr_labels(store: Any, table: str, path: Path) -> list[str]:
+    """Return the names in ``obs`` or ``var`` of a zarr store that AnnData wrote."""
+    try:
+        return labels(store[table])
+    except InputError:
+        raise
+    except Exception as error:  # whatever the library raises: it is the file
+        raise unreadable(path, "zarr", error) from error
+
+
+def zarr_matrix(path: Path, layer: str | None = None) -> tuple[Any, Any]:
+    """Open a matrix of a zarr store.
+
+    Parameters
+    ----------
+    path : Path
+        The store, or an array or group inside it.
+    layer : str, optional
+        Of a store that AnnData wrote, in place of its X.
+
+    Returns
+    -------
+    matrix : array or group of zarr
+    store : group of zarr, or None
+        Where AnnData wrote the matrix as X or a layer: ``obs`` and ``var`` are there.
+    """
+    found = _open_zarr(path)
+    if _encoding(found) == "anndata":
+        element = "X" if layer is None else f"layers/{layer}"
+        if element not in found:
+            held = [f"layers/{name}" for name in found.get("layers", ())]
+            got = listing(held) if held else "no layers"
+            do = "choose one of them with --layer, or by its path: store.zarr/layers/NAME"
+            raise InputError(message(f"{element} in {path}", got, do))
+        return found[element], found
+    if layer is not None:
+        do = "leave it out, or name the store"
+        got = f"layer={layer!r} for {path}"
+        raise InputError(message("layer only for stores that AnnData wrote", got, do))
+    store = path.parents[path.parent.name == "layers"]
+    if not (in_zarr(store) and (path.name == "X" or path.parent.name == "layers")):
+        return found, None
+    group = _open_zarr(store)
+    return found, group if _encoding(group) == "anndata" else None
+
+
+def _open_zarr(path: Path) -> Any:
+    try:
+        return require("zarr", "reads zarr arrays").open(str(path), mode="r")
+    except InputError:
+        raise
+    except Exception as error:  # whatever the library raises: it is the file
+        raise unreadable(path, "zarr", error) from error
+
+
+def matrix_rows(
+    matrix: Any, path: Path, columns: list[str] | None = None, index: IntArray | None = None
+) -> RowSource:
+    """Return the rows of a matrix in zarr or HDF5, dense or sparse as anndata writes it.
+
+    Parameters
+    ----------
+    matrix : array or group
+    path : Path
+        Of its file, for messages.
+    columns, index : optional
+        As in `SparseRows`.
+
+    Raises
+    ------
+    InputError
+        It is compressed by columns, or a group of something else.
+    """
+    if hasattr(matrix, "dtype") and hasattr(matrix, "shape"):
+        rows = ArraySource(matrix)
+        return rows if index is None else SomeColumns(rows, index, columns)
+    encoding = _encoding(matrix)
+    if encoding.startswith("csr"):
+        return SparseRows(matrix, columns, index)
+    if encoding.startswith("csc"):
+        got = f"{encoding} in {path}"
+        do = "write it compressed by rows: X.tocsr()"
+        raise InputError(message("a sparse matrix by rows", got, do))
+    names = [str(name) for name in matrix]
+    held = f" that holds {listing(names)}" if names else " that holds nothing"
+    do = f"name one of its arrays: {path / (names[0] if names else 'NAME')}"
+    raise InputError(message("an array of rows", f"the group {path}{held}", do))
+
+
+def _encoding(array: object) -> str:
+    attributes = dict(getattr(array, "attrs", {}))
+    return str(attributes.get("encoding-type", ""))
 
 
 class SparseRows(RowSource):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import describe_column
-from bochner.data.row_sources import RowSource
+from bochner.data.row_sources import RowSource, changed
 from bochner.errors import InputError, message
 from bochner.extras import require
 from bochner.io.parquet.columns import check_same, data_columns, schema_of
@@ -41,6 +42,8 @@ class ParquetSource(RowSource):
         first = schema_of(self._paths[0])
         self.columns = data_columns(first) if columns is None else list(columns)
         kinds = set()
+        self._states = [_state(path) for path in self._paths]
+        self._counts: list[list[int]] = []
         self._groups: list[tuple[int, int]] = []
         ends = [0]
         for number, path in enumerate(self._paths):
@@ -48,15 +51,15 @@ class ParquetSource(RowSource):
             if columns is None:
                 do = "write the files with the same columns, or name those of all: columns=[...]"
                 check_same(self._paths[0], self.columns, path, do)
-            metadata = self._parquet.read_metadata(path)
-            for group in range(metadata.num_row_groups):
-                self._groups.append((number, group))
-                ends.append(ends[-1] + metadata.row_group(group).num_rows)
+            counts = _group_rows(self._parquet.read_metadata(path))
+            self._counts.append(counts)
+            self._groups += [(number, group) for group in range(len(counts))]
+            ends += list(itertools.accumulate(counts, initial=ends[-1]))[1:]
         self._ends = ends[1:]
         self.n_rows = ends[-1]
         self.n_columns = len(self.columns)
         self.dtype = np.dtype(np.float32 if kinds == {"float"} else np.float64)
-        self._last: tuple[int, Any] = (-1, None)
+        self._last: tuple[int, tuple[int, int], Any] = (-1, (0, 0), None)
         nothing = np.empty((0, self.n_columns), self.dtype)
         self._held: tuple[int, NDArray[np.generic]] = (-1, nothing)
 
@@ -77,26 +80,53 @@ class ParquetSource(RowSource):
     def _group(self, number: int) -> NDArray[np.generic]:
         if self._held[0] != number:
             file, group = self._groups[number]
-            path = self._paths[file]
-            try:
-                footer = self._footer(file)
-                with self._parquet.ParquetFile(path, metadata=footer) as opened:
-                    table = opened.read_row_group(group, columns=self.columns)
-            except Exception as error:  # whatever the library raises: it is the file
-                raise unreadable(path, "parquet", error) from error
+            table = self._read_group(file, group)
             out = np.empty((table.num_rows, self.n_columns), self.dtype)
             for j, name in enumerate(self.columns or []):
                 out[:, j] = table.column(name).to_numpy()
             self._held = (number, out)
         return self._held[1]
 
+    def _read_group(self, file: int, group: int) -> Any:
+        """Return the columns of a row group."""
+        path = self._paths[file]
+        try:
+            footer = self._footer(file)
+            with self._parquet.ParquetFile(path, metadata=footer) as opened:
+                # a column that is gone is passed over by the one, and refused by the other
+                return opened.read_row_group(group, columns=self.columns).select(self.columns)
+        except InputError:
+            raise
+        except Exception as error:  # whatever the library raises: it is the file
+            if _state(path) != self._states[file]:
+                got = f"{path}, which is another file than when it was opened"
+                raise changed(got) from error
+            raise unreadable(path, "parquet", error) from error
+
     def _footer(self, file: int) -> Any:
         """Return what a file says of its row groups: long where columns are many, and the same for
-        all groups of the file.
+        all groups of the file while nobody writes to it.
+
+        Raises
+        ------
+        InputError
+            The file is gone, or has other rows than when it was opened.
         """
-        if self._last[0] != file:
-            self._last = (file, self._parquet.read_metadata(self._paths[file]))
-        return self._last[1]
+        path = self._paths[file]
+        state = _state(path)
+        if state is None:
+            raise changed(f"{path}, which is gone")
+        if self._last[:2] != (file, state):
+            footer = self._parquet.read_metadata(path)
+            counts = _group_rows(footer)
+            if counts != self._counts[file]:
+                rows, before = sum(counts), sum(self._counts[file])
+                got = f"{rows} rows in {path}, which had {before}"
+                if rows == before:
+                    got = f"row groups of other sizes in {path}"
+                raise changed(got)
+            self._last = (file, state, footer)
+        return self._last[2]
 
     def _kinds(self, path: Path) -> set[str]:
         """Return the types of the columns of a file, and refuse what cannot be used."""
@@ -114,3 +144,17 @@ class ParquetSource(RowSource):
                 raise InputError(message("numbers", got, do))
             kinds.add(kind)
         return kinds
+
+
+def _group_rows(metadata: Any) -> list[int]:
+    """Return the number of rows of each row group."""
+    return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    """Return what changes when a file is written again: its size and time; None: it is gone."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
