@@ -140,6 +140,20 @@ def test_an_entry_does_not_depend_on_its_batch(likelihood, log_p, values):
         torch.testing.assert_close(together[i : i + 1], alone.detach(), rtol=1e-13, atol=1e-9)
 
 
+@pytest.mark.parametrize(("likelihood", "log_p", "values"), CASES)
+def test_missing_entries_have_no_density_and_change_no_other(likelihood, log_p, values):
+    del log_p
+    points = torch.tensor(_grid(likelihood, values), dtype=torch.float64)
+    y, mean, variance = points.T[..., None]
+    whole = likelihood.log_predictive(y, mean, variance).detach()
+    missing = torch.arange(len(points))[:, None] % 3 == 1
+    result = likelihood.log_predictive(y.masked_fill(missing, torch.nan), mean, variance)
+    expected = whole.masked_fill(missing, torch.nan)
+    torch.testing.assert_close(
+        result.detach(), expected, rtol=1e-13, atol=1e-9, equal_nan=True
+    )
+
+
 def test_parameters_by_column_go_with_their_entries():
     r = [0.5, 4.0, 60.0]
     likelihood = NegativeBinomial(r, bound="tilted")

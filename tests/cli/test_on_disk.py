@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -130,6 +131,27 @@ def test_rows_are_completed_part_by_part(store, kind, X, expected, tmp_path, mon
             np.load(file) if kind == "npy" else np.loadtxt(file, delimiter=",", skiprows=1)
         )
         np.testing.assert_allclose(stored, values, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("store", [npy, parquet_parts])
+def test_calibration_takes_a_sample_of_rows_and_says_how_far_it_is(
+    store, X, expected, tmp_path, monkeypatch
+):
+    pandas = pytest.importorskip("pandas")
+    model = bo.NGMVLVM(**expected.get_params())
+    model.fit(X if store is npy else pandas.DataFrame(X, columns=COLUMNS))
+    model.save(tmp_path / "m.bochner")
+    monkeypatch.setattr("bochner.data.row_sources.RowSource.whole", None)
+    words = ["calibrate", tmp_path / "m.bochner", store(X, tmp_path), "--max-rows", 50]
+    done = run(*words, "--seed", 0, "--n-draws", 20, "--log", tmp_path / "log")
+    assert done.exit_code == 0, done.stderr
+    assert ", in a sample of 50 of 300 rows: share of the truth" in done.stdout
+    assert (
+        done.stdout == f"{bo.calibration(model, X, max_rows=50, n_draws=20, random_state=0)}\n"
+    )
+    said = (tmp_path / "log").read_text()
+    assert "reading rows (0 s)" in said
+    assert re.search(r"predicting hidden entries, row \d+ of 50 \(", said)
 
 
 def test_whole_numbers_of_parts_come_back_as_whole_numbers(X, tmp_path, monkeypatch):

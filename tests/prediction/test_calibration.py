@@ -12,6 +12,7 @@ import torch
 from scipy.stats import norm
 
 import bochner as bo
+from bochner.data.columns import evenly_spread
 from bochner.errors import InputError
 from bochner.model_selection.hiding import hide_some
 from bochner.prediction import completion
@@ -473,6 +474,37 @@ def test_absent_views_are_predicted_with_intervals_that_hold():
             abs(s - level) < 4 * view.coverage_se[level] + 0.04
             for level, s in view.coverage.items()
         )
+
+
+def test_of_many_rows_a_sample_is_compared_and_said(tmp_path):
+    X = data("negative_binomial", n=90)
+    sizes = np.linspace(0.5, 2.0, 90)
+    model = fit(X, "negative_binomial")
+    few = {"n_draws": 20, "random_state": 0}
+    some = evenly_spread(90, 40)
+    result = bo.calibration(model, X, max_rows=40, **few)
+    assert ", in a sample of 40 of 90 rows: share of the truth" in str(result)
+    alone = bo.calibration(model, X[some], **few)
+    assert result.to_json()["views"] == alone.to_json()["views"]
+    assert "sample" not in str(bo.calibration(model, X, max_rows=90, **few))
+    # rows on disk, of which no more than a block is held
+    np.save(tmp_path / "x.npy", X)
+    source = bo.open_rows(tmp_path / "x.npy")
+    stored = bo.calibration(model, source, max_rows=40, **few)
+    assert str(stored) == str(result)
+    # what is known of each row is that of the rows of the sample
+    sized = model.fit(X, size_factors={"a": sizes})
+    given, of_some = ({"a": sizes}, {"a": sizes[some]})
+    assert (
+        bo.calibration(sized, X, max_rows=40, size_factors=given, **few).to_json()["views"]
+        == bo.calibration(sized, X[some], size_factors=of_some, **few).to_json()["views"]
+    )
+    with pytest.raises(InputError, match="size"):
+        bo.calibration(sized, X, max_rows=40, size_factors={"a": np.append(sizes, 1.0)}, **few)
+    with pytest.raises(
+        InputError, match=r"Expected max_rows of at least 1, got 0. Ask for 2000."
+    ):
+        bo.calibration(model, X, max_rows=0)
 
 
 def test_the_report_is_repeatable_and_travels_as_json():

@@ -98,7 +98,9 @@ def transform(rows: Rows) -> int:
     return len(placed[0])
 
 
-def _on_disk(model: LatentVariableEstimator, rows: Rows) -> RowSource | None:
+def _on_disk(
+    model: LatentVariableEstimator, rows: Rows | CalibrateOptions
+) -> RowSource | None:
     """Open rows that are read block by block; None: they have to be read as a table."""
     asked = (rows.index, rows.layer, rows.reading.columns, rows.reading.drop)
     if any(asked) or rows.size_factors:
@@ -222,6 +224,7 @@ class CalibrateOptions:
     force: bool = False
     reading: Reading = field(default_factory=Reading)
     size_factors: str | None = None
+    max_rows: int = 2000
 
 
 def calibrate(options: CalibrateOptions) -> CalibrationReport:
@@ -230,21 +233,22 @@ def calibrate(options: CalibrateOptions) -> CalibrationReport:
     if out is not None:
         check_output(out, options.force, (".png",))
     model = load_model(options.model)
-    reading = options.reading.without(options.data, [options.size_factors])
-    table = read_rows(model, options.data, options.index, options.layer, reading)
+    X: Any = _on_disk(model, options)
+    if X is None:
+        reading = options.reading.without(options.data, [options.size_factors])
+        X = read_rows(model, options.data, options.index, options.layer, reading).X
     how: dict[str, Any] = {
         "hide": options.hide,
         "fraction": options.fraction,
         "n_draws": options.n_draws,
+        "max_rows": options.max_rows,
         "size_factors": size_factors_in(
             options.data, options.size_factors, options.index, options.reading
         ),
     }
-    with working_on(table.X.shape):
+    with working_on(X.shape), overall("reading rows", shown=True):
         beside = covariates_of(model, options.data, options.index, options.reading)
-        report = calibration(
-            model, table.X, **how, covariates=beside, random_state=options.seed
-        )
+        report = calibration(model, X, **how, covariates=beside, random_state=options.seed)
     if out is not None:
         from bochner import plots
 

@@ -169,6 +169,9 @@ def calibrate(
         float, typer.Option(help="Share of the observed entries that is hidden.")
     ] = 0.1,
     n_draws: Annotated[int, typer.Option(min=2, help="Draws of every hidden entry.")] = 200,
+    max_rows: Annotated[
+        int, typer.Option(min=1, help="Of more rows a sample of so many is compared.")
+    ] = 2000,
     out: Annotated[
         Path | None, typer.Option(metavar="PNG", help="A file for the picture.")
     ] = None,
@@ -209,6 +212,7 @@ def calibrate(
             force,
             reading,
             size_factors,
+            max_rows,
         )
         report = logic.calibrate(options)
         reply.values = report.to_json()

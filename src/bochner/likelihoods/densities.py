@@ -72,8 +72,9 @@ class EntryDensity(LogDensity):
         return torch.zeros_like(psi), torch.zeros_like(psi)
 
     def at(self, index: Tensor) -> EntryDensity:
-        """Return some entries."""
-        return EntryDensity(self.y, self.log_prob, index)
+        """Return some entries, of those that were chosen before."""
+        chosen = index if self.index is None else self.index[index]
+        return EntryDensity(self.y, self.log_prob, chosen)
 
 
 @dataclass(frozen=True)

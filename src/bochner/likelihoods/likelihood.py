@@ -247,14 +247,24 @@ class Likelihood(nn.Module, ABC):
         Parameters
         ----------
         y : Tensor of shape (n, m)
+            NaN = missing.
         mean, variance : Tensor of shape (n, m)
             Of psi.
 
         Returns
         -------
         Tensor of shape (n, m)
+            NaN where y is.
         """
-        return log_normal_mean(self.density(y), mean, variance)
+        missing = y.isnan()
+        if not bool(missing.any()):
+            return log_normal_mean(self.density(y), mean, variance)
+        # quadrature is what takes time: where nothing is asked for there is none
+        index = (~missing).flatten().nonzero()[:, 0]
+        density = self.density(torch.nan_to_num(y)).at(index)
+        log_p = log_normal_mean(density, mean.flatten()[index], variance.flatten()[index])
+        out = torch.full_like(mean, torch.nan).flatten().index_copy(0, index, log_p)
+        return out.view_as(mean)
 
     def project(self) -> None:
         """Bring parameters that training moved too far back, in place; by default none are."""

@@ -14,10 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from bochner import metrics
 from bochner.data.accepted import checked
 from bochner.data.arrays import FloatArray
-from bochner.data.covariates import index_of
+from bochner.data.columns import dense_rows, evenly_spread
+from bochner.data.covariates import index_of, of_rows
+from bochner.data.row_sources import RowSource
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
-from bochner.io.table import dense
 from bochner.likelihoods.likelihood import offsets_of, rows_of
 from bochner.model_selection.hiding import hide_some
 from bochner.prediction import completion
@@ -25,6 +26,7 @@ from bochner.prediction.calibration import CalibrationReport, assess, describe
 from bochner.prediction.density import entry_log_density
 from bochner.prediction.entry_statistics import beyond_draws, sums_of_rows
 from bochner.processes import isolated
+from bochner.progress import say
 
 Array = NDArray[np.float64]
 
@@ -35,14 +37,21 @@ _NUMBERS = 2**23
 
 
 @isolated
-@checked(hide=[str], fraction=[Real], n_draws=[Integral], random_state=["random_state"])
+@checked(
+    hide=[str],
+    fraction=[Real],
+    n_draws=[Integral],
+    max_rows=[Integral],
+    random_state=["random_state"],
+)
 def calibration(
     model: LatentVariableEstimator,
-    X: ArrayLike,
+    X: ArrayLike | RowSource,
     *,
     hide: str = "entries",
     fraction: float = 0.1,
     n_draws: int = 200,
+    max_rows: int = 2000,
     size_factors: object = None,
     covariates: object = None,
     random_state: object = None,
@@ -57,7 +66,7 @@ def calibration(
     ----------
     model : LatentVariableEstimator
         Fitted.
-    X : array-like of shape (n, M)
+    X : array-like, scipy sparse matrix or row source of shape (n, M)
         Rows held out from the fit: of training rows the model knows the answers.
     hide : {"entries", "view"} or the name of a view, default="entries"
         Single entries; of every row one of its views at random; that view of every row.
@@ -65,6 +74,9 @@ def calibration(
         Share of the observed entries that is hidden; for "entries".
     n_draws : int, default=200
         Draws of every hidden entry.
+    max_rows : int, default=2000
+        Of more rows, in memory or on disk, a sample of so many is compared, spread evenly over all;
+        the report says so. Time and memory grow with them.
     size_factors : array-like of shape (n,), or dict of view to one, optional
         As in ``transform``.
     covariates : DataFrame, Series, dict of name to values, or array, optional
@@ -98,10 +110,19 @@ def calibration(
         # of so many rows at once they are held together, and ranks say no more
         want = f"n_draws of at most {_MOST_DRAWS:,}"
         raise InputError(message(want, f"{n_draws:,}", "ask for 200"))
-    values = dense(model._validate(X, reset=False), "X")
+    if max_rows < 1:
+        raise InputError(message("max_rows of at least 1", str(max_rows), "ask for 2000"))
+    every = model._validate(X, reset=False)
+    n_rows = int(every.shape[0])
+    some = evenly_spread(n_rows, max_rows)
+    values = dense_rows(every, some)
+    beside = model._covariate_coding.encode(covariates, n_rows, index_of(X))[some]
+    if len(some) < n_rows and size_factors is not None:
+        # some of a wrong number of factors would pass for right
+        model._offsets(every, size_factors)
+        size_factors = of_rows(size_factors, some)
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     hidden = hide_some(values, model.views_, hide, fraction, np.random.default_rng(seed))
-    beside = model._covariate_coding.encode(covariates, len(values), index_of(X))
     pit, density, sums = _compared(model, values, hidden, n_draws, size_factors, seed, beside)
     views, counts = {}, {}
     for v, (view, positions) in enumerate(model.views_.items()):
@@ -111,9 +132,10 @@ def calibration(
             joint = beyond_draws(sums[v], rows.size)
             views[view] = assess(view, *entries, rows, columns, joint, model.likelihood_[view])
             counts[view] = views[view].n_rows
-    return CalibrationReport(
-        views, describe(hide, fraction, int(hidden.sum()), counts), n_draws
-    )
+    what = describe(hide, fraction, int(hidden.sum()), counts)
+    if len(some) < n_rows:
+        what = f"{what}, in a sample of {len(some):,} of {n_rows:,} rows"
+    return CalibrationReport(views, what, n_draws)
 
 
 def compare(
@@ -154,6 +176,7 @@ def _compared(
     index = np.flatnonzero(hidden.any(axis=1))
     size = max(1, _NUMBERS // (n_draws * values.shape[1]))
     for part in np.array_split(index, -(-len(index) // size)):
+        say(f"predicting hidden entries, row {part[0]:,} of {len(values):,}")
         rows = torch.from_numpy(part)
         truth = np.where(hidden[part], values[part], np.nan)
         row_offsets = offsets_of(offsets, rows)

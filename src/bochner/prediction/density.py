@@ -13,7 +13,7 @@ from bochner.memory import chunks
 from bochner.weight_posterior.posterior import ViewPosterior
 
 # Numbers held at once.
-_NUMBERS = 2**23
+_NUMBERS = 2**20
 
 
 def entry_log_density(
@@ -48,18 +48,19 @@ def entry_log_density(
 def _of_view(view: ViewPosterior, latents: Tensor, y: Tensor, offset: Tensor | None) -> Tensor:
     n, n_draws, dim = latents.shape
     parts = []
-    for part in chunks(n, max(1, _NUMBERS // (n_draws * view.n_columns))):
+    # of every draw there are features and columns
+    width = max(view.n_columns, view.draws[0].mean.shape[0])
+    for part in chunks(n, max(1, _NUMBERS // (n_draws * width))):
         x = latents[part].reshape(-1, dim)
         shift = of_each_row(
             rows_of(offset, part), len(latents[part]), latents
         ).repeat_interleave(n_draws)
         encoded = view.encode(y[part]).repeat_interleave(n_draws, dim=0)
         observed = ~encoded.isnan()
-        filled = torch.nan_to_num(encoded)
         entries = []
         for draw in view.draws:
             of_psi = view.predictive.log_predictive(
-                filled, *view.psi(draw, draw.features(x), shift)
+                encoded, *view.psi(draw, draw.features(x), shift)
             )
             of_data = view.likelihood.by_data_column(torch.where(observed, of_psi, 0.0))
             entries.append(of_data.reshape(-1, n_draws, y.shape[1]))
