@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import bochner as bo
+from bochner.fitting import placed_rows
 from helpers.cli import run
 from helpers.forks import MAIN
 
@@ -30,6 +33,19 @@ COMMAND = [
     "--seed",
     "0",
 ]
+# The disk is full when the model is to be written.
+FULL = f"""
+import errno
+from bochner.estimators import saving
+from bochner.io.outputs import refusal
+write = saving.files.write
+def full(path, *given, **named):
+    if str(path).endswith("model.bochner"):
+        raise refusal(path, OSError(errno.ENOSPC, "No space left on device"))
+    return write(path, *given, **named)
+saving.files.write = full
+{MAIN}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +106,49 @@ def test_two_processes_write_the_model_of_one(rows, tmp_path, forks):
     assert 0 not in [process.returncode for process in ended]
     errors = "".join(process.stderr for process in ended)
     assert errors.count("Error: Expected no results in --out") == 1
+
+
+def test_other_commands_are_the_work_of_the_first_process(rows, tmp_path, forks):
+    model = tmp_path / "one"
+    assert run("fit", rows, *COMMAND, "--set", "max_iter=8", "--out", model).exit_code == 0
+    words = ["transform", model, rows, "--out", tmp_path / "z.npy"]
+    ended = forks.group(MAIN, *words, count=2)
+    assert [process.returncode for process in ended] == [0, 0]
+    said = "Only bochner fit shares its rows: the first process of this job works alone."
+    # a second one would refuse the file of the first, or write it again
+    assert sorted(process.stderr.count(said) for process in ended) == [0, 1]
+    assert [bool(process.stderr or process.stdout) for process in ended].count(True) == 1
+    assert np.load(tmp_path / "z.npy").shape == (300, 4)
+
+
+def test_a_job_that_could_not_be_written_says_that_its_checkpoint_is_kept(
+    rows, tmp_path, forks
+):
+    words = ["fit", rows, *COMMAND, "--set", "max_iter=8", "--out", tmp_path / "run"]
+    ended = forks.group(FULL, *words, count=2)
+    assert 0 not in [process.returncode for process in ended]
+    errors = "".join(process.stderr for process in ended)
+    assert errors.count("model.bochner to be written, got No space left on device") == 1
+    hint = "The checkpoint is kept: free some space and run the command again with --resume."
+    assert errors.count(hint) == 1
+    assert run(*words, "--resume").exit_code == 0
+
+
+def test_phases_are_said_in_their_order_and_of_whose_rows(rows, tmp_path, forks, monkeypatch):
+    words = ["fit", rows, *COMMAND, "--set", "max_iter=8", "--log"]
+    monkeypatch.setattr("bochner.io.on_disk.MANY", 0)
+    assert run(*words, tmp_path / "a", "--out", tmp_path / "one").exit_code == 0
+    phases = re.findall(r"INFO (placing rows|writing)", (tmp_path / "a").read_text())
+    assert phases[0] == "placing rows"
+    assert phases[-1] == "writing"
+    assert phases.count("writing") == 1
+    assert "this process's" not in (tmp_path / "a").read_text()
+    said = []
+    monkeypatch.setattr(placed_rows, "say", said.append)
+    placed_rows.say_placed(0, 150)
+    monkeypatch.setattr(placed_rows, "current", lambda: types.SimpleNamespace(size=2))
+    placed_rows.say_placed(0, 150)
+    assert said == ["placing rows, 0 of 150", "placing rows, 0 of this process's 150"]
 
 
 def test_one_process_continues_what_two_began_when_one_of_them_is_killed(rows, tmp_path):

@@ -7,8 +7,8 @@ import math
 import secrets
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -115,14 +115,14 @@ def run(options: FitOptions) -> tuple[dict[str, object], bool]:
             with distributed() as among:
                 estimator, table, beside, seed = _fit_all(options, held, among)
                 estimator.set_params(checkpoint=None)
-                estimator.save(options.out / MODEL_FILE)
+                with _checkpoint_said(options.out):
+                    estimator.save(options.out / MODEL_FILE)
             if among.rank > 0:
                 return {}, False
             # of the rows of all
             estimator = load_model(options.out)
         else:
             estimator, table, beside, seed = _fit_all(options, held, ALONE)
-        progress.say("writing")
         files = _write_all(options, estimator, table, beside["covariates"])
         # only now: all that the run found is on the disk
         if not estimator.interrupted_:
@@ -273,11 +273,18 @@ def _write_all(
     table: Table,
     beside: object,
 ) -> list[Path]:
-    try:
+    with _checkpoint_said(options.out):
         files = _write(options.out, estimator, table)
         return [*files, _page(options, estimator, table, beside)] if options.report else files
+
+
+@contextmanager
+def _checkpoint_said(out: Path) -> Iterator[None]:
+    """Say, where results cannot be written, that the run can go on from its checkpoint."""
+    try:
+        yield
     except StorageError as error:
-        if not (options.out / CHECKPOINT).exists():
+        if not (out / CHECKPOINT).exists():
             raise
         do = "The checkpoint is kept: free some space and run the command again with --resume."
         raise StorageError(f"{error} {do}") from error
@@ -287,9 +294,10 @@ def _write(out: Path, estimator: LatentVariableEstimator, table: Table) -> list[
     files = [out / MODEL_FILE, out / "embedding.csv"]
     # a path of this run has no place in a file that travels
     estimator.set_params(checkpoint=None)
-    estimator.save(files[0])
-    # first: rows on disk are placed once for both
+    # first: rows on disk are placed here, once for all files
     std = estimator.embedding_std_
+    progress.say("writing")
+    estimator.save(files[0])
     write_embedding(files[1], (estimator.embedding_, std), table)
     try:
         return [*files, *_pictures(out, estimator, table)]

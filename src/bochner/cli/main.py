@@ -169,7 +169,7 @@ def fit(
     """Fit a model to data. Empty cells and NaN are missing; several files or arrays are several
     views.
     """
-    with session(as_json, log) as reply:
+    with session(as_json, log, shared=True) as reply:
         check_chains(model.value, chains)
         check_words(data, model.value, likelihood or (), settings or ())
         check_apart(data, out)

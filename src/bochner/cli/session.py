@@ -101,7 +101,7 @@ def _printed(text: str) -> str:
 
 
 @contextmanager
-def session(as_json: bool, log: Path | None = None) -> Iterator[Reply]:
+def session(as_json: bool, log: Path | None = None, shared: bool = False) -> Iterator[Reply]:
     """Run the body of a command: its warnings become lines, its errors exit codes, its reply the
     output.
 
@@ -113,13 +113,20 @@ def session(as_json: bool, log: Path | None = None) -> Iterator[Reply]:
     log : Path, optional
         File to which everything said is appended with the time, and the bound while a model is
         trained.
+    shared : bool
+        Whether the processes of a job share the work; else the first one does it, and the others
+        end at once.
 
     Raises
     ------
     typer.Exit
-        With 1 (a fault of ours), 2 (bad input), 3 (a file could not be written) or 130
-        (interrupted), where the body did not end well.
+        With 0 where another process does the work; with 1 (a fault of ours), 2 (bad input), 3 (a
+        file could not be written) or 130 (interrupted), where the body did not end well.
     """
+    if in_job() and not shared:
+        if follows():
+            raise typer.Exit
+        say("Only bochner fit shares its rows: the first process of this job works alone.")
     reply = Reply()
     with warnings.catch_warnings(), _sigterm_interrupts(), ExitStack() as kept:
         warnings.showwarning = _show_warning

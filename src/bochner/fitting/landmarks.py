@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from bochner import random
-from bochner.fitting.placed_rows import NotKept, Places
+from bochner.fitting.placed_rows import NotKept, Places, say_placed
 from bochner.fitting.plan import Plan, mean_of_draws
 from bochner.fitting.row_passes import NoPasses, Passes
 from bochner.latent_inference.infer import Placer
@@ -175,7 +175,7 @@ def spread(
         rows = rows[~known_rows[rows]]
         if not len(rows):
             continue
-        say(f"placing rows, {part.start:,} of {n_others:,}")
+        say_placed(part.start, n_others)
         some = take(data, rows)
         entries = [_entries(blocks, rows.shape[0]) for blocks in some]
         # 0 where a row has no data in the view

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from bochner.data.views import fingerprint
 from bochner.errors import StorageError, StorageWarning, warn_user
+from bochner.processes import current
+from bochner.progress import say
 from bochner.training.checkpoint import LastingPath
 from bochner.training.row_shards import RowShards
 
@@ -99,6 +101,12 @@ class PlacedRows:
             self._warned = True
         self._waiting = []
         self._last = time.monotonic()
+
+
+def say_placed(n_placed: int, n_rows: int) -> None:
+    """Say how many rows are placed: each of several processes counts its own."""
+    whose = "this process's " if current().size > 1 else ""
+    say(f"placing rows, {n_placed:,} of {whose}{n_rows:,}")
 
 
 def kept_places(

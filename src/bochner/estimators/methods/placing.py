@@ -24,14 +24,13 @@ from bochner.data.views import fingerprint
 from bochner.estimators import tensors
 from bochner.estimators.methods.rows import EmptyRows, KnownRows, Patterns, RowsMixin
 from bochner.fitting.data import Candidates
-from bochner.fitting.placed_rows import NotKept, Places
+from bochner.fitting.placed_rows import NotKept, Places, say_placed
 from bochner.latent_inference.infer import Placer
 from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.prediction.latent_calibration import Check, check, widened
 from bochner.prediction.row_posterior import latent_interval, latent_std, observed_views
 from bochner.processes import current, isolated
-from bochner.progress import say
 
 MeanAndStd = tuple[FloatArray, FloatArray]
 
@@ -367,7 +366,7 @@ class PlacingMixin(RowsMixin):
         given = (values, offsets, covariates, cuts)
         for cut, (part, rows, logs) in zip(cuts, self._placements(*given), strict=True):
             if kept is not None:
-                say(f"placing rows, {cut.start:,} of {len(mean):,}")
+                say_placed(cut.start, len(mean))
             mean[cut] = part.mean
             if with_std:
                 std[cut] = of_part(part, rows, logs)
