@@ -1,4 +1,4 @@
-"""Thirty small fits to the last bit: ``python benchmarks/fingerprints.py > before.txt``.
+"""Small fits to the last bit: ``python benchmarks/fingerprints.py > before.txt``.
 
 Run it before and after a change that must not alter results, on one machine and with one thread,
 and compare the two outputs. Every line holds the name of a fit, its bound, and a digest of

@@ -63,6 +63,12 @@ def test_a_line_stands_above_the_bar(monkeypatch):
     assert "Warning: two" in lines
 
 
+def test_without_standard_error_nothing_goes_to_standard_output(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stderr", None)
+    session.report_progress("training")
+    assert capsys.readouterr().out == ""
+
+
 def test_words_of_every_language_are_printed_as_they_are():
     assert printable("größe 日本 é – ✓") == "größe 日本 é – ✓"
     assert message("a", f"{RED}b\n", "c") == "Expected a, got \\x1b[31mb\\n. C."
@@ -125,7 +131,7 @@ def test_a_full_disk_behind_standard_output_is_one_line(tmp_path, line, forks):
 # Commands in one process, each with its exit code and whether libraries came with it.
 LIGHT = """
 import sys
-from bochner.cli import app, session
+from bochner.cli import app
 for line in sys.argv[1:]:
     try:
         app(line.split())

@@ -82,7 +82,7 @@ def test_many_dates_are_an_order_and_few_are_classes(form):
 
 def test_times_and_durations_are_readable():
     times = np.array(["2020-01-01T12:30", "2020-01-02T00:00"], dtype="datetime64[ns]")
-    assert one(times).classes == ["2020-01-01 12:30:00", "2020-01-02 00:00:00"]
+    assert one(times).classes == ["2020-01-01 12:30", "2020-01-02 00:00"]
     lengths = as_labels({"age": np.array([36, 12], dtype="timedelta64[h]")}, 2)[0]
     assert (lengths.name, lengths.values.tolist()) == ("age (days)", [1.5, 0.5])
     assert one(["2020-01-01", "2020-13-01"]).classes == ["2020-01-01", "2020-13-01"]
@@ -122,3 +122,28 @@ def test_numbers_of_seven_digits_take_four_bytes():
     packed = pack_numbers(values)
     assert packed.dtype == "float32"
     assert [float(f"{v:.7g}") for v in restore(packed)[:3]] == values[:3].tolist()
+
+
+def test_categories_of_any_type_keep_their_rows_and_their_order():
+    numbers = as_labels(pandas.Series(pandas.Categorical([1, 2, None, 1])), 4)[0]
+    assert (numbers.classes, numbers.values.tolist()) == (["1", "2"], [0, 1, -1, 0])
+    dates = pandas.Categorical(pandas.to_datetime(["2020-01-02", "2020-01-01"]))
+    assert as_labels(pandas.Series(dates), 2)[0].values.tolist() == [1, 0]
+    texts = pandas.Series(["type 10", "type 2"], dtype="category")
+    assert as_labels(texts, 2)[0].classes == ["type 2", "type 10"]
+
+
+def test_large_identifiers_stay_apart(tmp_path):
+    ids = [9007199254740993, 9007199254740992, 9007199254740994]
+    assert len(as_labels(np.array(ids), 3)[0].classes) == 3
+    path = tmp_path / "ids.csv"
+    path.write_text("id\n" + "\n".join(map(str, ids)) + "\n")
+    assert read_labels(path, None, 3)["id"].tolist() == [str(one) for one in ids]
+
+
+def test_written_dates_may_say_their_zone_and_nothing_else():
+    assert one(["2024-01-01T10:00:00Z", "2024-01-02T10:00:00+0200"]).classes == [
+        "2024-01-01 10:00",
+        "2024-01-02 10:00",
+    ]
+    assert one(["2024-01-01-02:30 meeting", "2024-01-02"]).dates is None

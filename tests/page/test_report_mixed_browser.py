@@ -104,8 +104,6 @@ def test_columns_of_categories_colour_as_classes(page, mixed):
     page.tab.click("#legend button >> nth=3")
     missing = np.flatnonzero(table["city"].isna()).tolist()
     assert page.tab.evaluate("window.bochnerPage.chosen()") == missing
-    # the picture's legend has them too
-    page.tab.evaluate("dispatchEvent(new Event('beforeprint'))")
 
 
 def test_columns_of_other_units_are_not_averaged(page, browser, tmp_path):

@@ -3,10 +3,13 @@ row's modes.
 """
 
 import math
+import warnings
 
+import numpy as np
 import pytest
 import torch
 
+import bochner as bo
 from bochner.kernels.spectral_mixture import SpectralMixture
 from bochner.latent_inference.infer import place
 from bochner.likelihoods.likelihood import Gaussian
@@ -147,3 +150,28 @@ def test_places_that_are_known_need_not_be_found_again():
     known = complete(views, mixture, rows, placed=place(views, x, rows))
     for one, other in zip(known, complete(views, mixture, rows), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "poisson"])
+def test_a_row_with_nothing_observed_has_the_moments_of_draws(likelihood):
+    """Over all latent space functions are far from linear: slopes at its middle do not tell."""
+    rng = np.random.default_rng(5)
+    t = rng.normal(size=120)
+    clean = np.c_[np.sin(1.5 * t), t, np.cos(t), 0.5 * t**2]
+    Y = clean + 0.15 * rng.normal(size=clean.shape)
+    Y = rng.poisson(np.exp(clean)).astype(float) if likelihood == "poisson" else Y
+    model = bo.NGMVLVM(
+        1, likelihood=likelihood, init="pca", n_frequencies=16, max_iter=60, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(Y)
+    empty = np.full((2, 4), np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mean, std = model.impute(empty, return_std=True)
+        draws = model.impute(empty, n_draws=4000)
+    np.testing.assert_array_equal(mean[0], mean[1])
+    error = draws.std(axis=0) / np.sqrt(4000)
+    assert (np.abs(mean - draws.mean(axis=0)) < 4.0 * error + 0.02).all()
+    np.testing.assert_allclose(std, draws.std(axis=0), rtol=0.12)

@@ -96,7 +96,8 @@ def _printed(text: str) -> str:
     # a closed pipe or terminal must not end a fit
     with suppress(OSError, ValueError):
         # not by typer, which writes past a bar that is drawn there
-        print(lines, file=sys.stderr)
+        if sys.stderr is not None:
+            print(lines, file=sys.stderr)
     return lines
 
 

@@ -229,7 +229,7 @@ def _is_whole(cell: str) -> bool:
 
 
 def _whole(cell: str) -> int:
-    return int(cell) if _WHOLE.fullmatch(cell) else int(float(cell))
+    return int(cell) if _WHOLE.fullmatch(cell) else int(number(cell) or 0.0)
 
 
 # How the cells of a type are read.

@@ -25,14 +25,17 @@ DEFAULT_VIEW = "x"
 # a message lists this many offenders and counts the rest
 SHOWN = 5
 # Rows and numbers that are looked at, at the most, and rows at the least.
-_ROWS, _NUMBERS, _LEAST_ROWS = 4096, 2**20, 64
+_ROWS = 4096
+_NUMBERS = 2**20
+_LEAST_ROWS = 64
 # Share of a view's variance that one column has, from which the others hardly count.
 _DOMINATES = 0.99
 # Share of it below which half of the columns are in other units than the rest.
 _HARDLY = 0.01
 # Share of a table's columns that may be counts, and nats by which a normal distribution has to
 # describe a column better: its variance is free, and fits that of Poisson counts by chance.
-_NEARLY_ALL, _CLEARLY = 0.9, 6.0
+_NEARLY_ALL = 0.9
+_CLEARLY = 6.0
 # Share of a column's largest value that its standard deviation exceeds if it varies at all.
 _ROUNDED = 1e-12
 # Values nearer than this share of their range are one value, written in different ways.

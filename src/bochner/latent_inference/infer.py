@@ -107,12 +107,9 @@ class Placer:
         self._views = views
         self._candidates = candidates[:: -(-candidates.shape[0] // _STARTS)]
         self._conjugate = all_conjugate(views)
+        self._best = _Apart(self._candidates)
         many = tables and candidates.shape[0] >= _STARTS
         self.many = ManyRows(views, self._candidates, self._best) if many else None
-
-    @functools.cached_property
-    def _near(self) -> Tensor:
-        return _near(self._candidates)
 
     @functools.cached_property
     def _book(self) -> list[tuple[Tensor, Tensor]]:
@@ -268,10 +265,6 @@ class Placer:
         for group, shared in groups_of_rows(self._views, rows, dim, most, apart):
             yield left[group], shared
 
-    def _best(self, scores: Tensor, n_modes: int) -> Tensor:
-        """Return the best candidates of each row that are apart, (n, R); overwrites the scores."""
-        return best_apart(scores, self._near if n_modes > 1 else _NONE, n_modes)
-
     def _scores(self, given: Given) -> Tensor:
         """Return scores of rows whose columns differ, or whose likelihoods are not Gaussian."""
         candidates = self._candidates
@@ -357,6 +350,21 @@ def groups_of_rows(
             (chunk, False)
             for chunk in torch.split(torch.cat(single), min(size, max(most, _SINGLE_CHUNK)))
         )
+
+
+class _Apart:
+    """Chooses the best candidates of each row that are apart."""
+
+    def __init__(self, candidates: Tensor) -> None:
+        self._candidates = candidates
+
+    @functools.cached_property
+    def _near(self) -> Tensor:
+        return _near(self._candidates)
+
+    def __call__(self, scores: Tensor, count: int) -> Tensor:
+        """Return their numbers, (n, R); overwrites the scores, (n, C)."""
+        return best_apart(scores, self._near if count > 1 else _NONE, count)
 
 
 def _single(view: ViewPosterior) -> ViewPosterior:

@@ -19,7 +19,8 @@ from bochner.memory import chunks
 from bochner.weight_posterior.posterior import GaussianPosterior, ViewPosterior
 
 # Rows that are placed in cells, and whose candidates are scored, at once.
-_IN_CELLS, _SCORED = 4096, 1024
+_IN_CELLS = 4096
+_SCORED = 1024
 
 
 class ManyRows:

@@ -12,7 +12,7 @@ from bochner.data.accepted import is_missing
 
 # The clock time without an offset: a label says what the clock showed.
 _WRITTEN = re.compile(
-    r"(\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?)([+-]\d\d:\d\d.*)?"
+    r"(\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?)(Z|[+-]\d\d:?\d\d)?"
 )
 
 
@@ -29,7 +29,7 @@ def as_dates(values: NDArray[np.generic], of_text: bool) -> NDArray[np.datetime6
     Returns
     -------
     ndarray of datetime64[ms], shape (N,), or None
-        NaT = missing.
+        NaT = missing. What the clock showed, without offsets from UTC.
     """
     if values.dtype.kind == "M":
         return values.astype("datetime64[ms]")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ from bochner.page.dates import as_dates
 
 # Whole numbers with more values than this are numbers, not names of classes.
 MOST_CLASSES = 50
+# Whole numbers up to it are exact in double precision.
+_EXACT = 2.0**53
 _MISSING = ""
 _DIGITS = re.compile(r"([0-9]{1,18})")
 # First lines that are no labels.
@@ -100,27 +103,50 @@ def _one(name: str, given: Any, n_rows: int, read_dates: bool) -> Labels:
                 "give one per row, in their order",
             )
         )
-    order = _categories(given)
-    if order is None:
-        days = as_dates(values, read_dates)
-        if days is not None:
-            return _dates(name, days)
-        if values.dtype.kind == "m":
-            return _numbers(
-                f"{name} (days)", values.astype("timedelta64[ns]") / np.timedelta64(1, "D")
-            )
-        if values.dtype.kind in "fiu" or _are_numbers(values):
-            return _numbers(name, _as_float(values))
+    categories = _of_categories(name, given)
+    if categories is not None:
+        return categories
+    days = as_dates(values, read_dates)
+    if days is not None:
+        return _dates(name, days)
+    if values.dtype.kind == "m":
+        return _numbers(
+            f"{name} (days)", values.astype("timedelta64[ns]") / np.timedelta64(1, "D")
+        )
+    if values.dtype.kind in "fiu" or _are_numbers(values):
+        numbers = _as_float(values)
+        if values.dtype.kind not in "iuO" or _are_exact(numbers):
+            return _numbers(name, numbers)
     texts = np.array(
         [_MISSING if is_missing(value) else str(value) for value in values.tolist()],
         dtype=object,
     )
     used = set(texts.tolist()) - {_MISSING}
-    return _classes(
-        name,
-        texts,
-        sorted(used, key=_natural) if order is None else [c for c in order if c in used],
-    )
+    return _classes(name, texts, sorted(used, key=_natural))
+
+
+def _of_categories(name: str, given: object) -> Labels | None:
+    """Return the classes of pandas' categories, None of anything else: in their order where they
+    have one, else sorted as text is. Those that no row has are left out.
+    """
+    # a Series has its codes in cat, a Categorical in itself
+    given = getattr(given, "cat", given)
+    categories, codes = getattr(given, "categories", None), getattr(given, "codes", None)
+    if categories is None or codes is None:
+        return None
+    texts = [str(category) for category in categories]
+    used = sorted(set(np.asarray(codes).tolist()) - {-1})
+    if not getattr(given, "ordered", False):
+        used.sort(key=lambda k: _natural(texts[k]))
+    # the last place is that of the code -1
+    place = np.full(len(texts) + 1, -1, dtype=np.int32)
+    place[used] = np.arange(len(used))
+    return Labels(name, place[np.asarray(codes)], [texts[k] for k in used])
+
+
+def _are_exact(numbers: NDArray[np.float64]) -> bool:
+    """Tell whether whole numbers are small enough to differ in double precision."""
+    return bool(np.nanmax(np.abs(numbers), initial=0.0) <= _EXACT)
 
 
 def _as_float(values: NDArray[np.generic]) -> NDArray[np.float64]:
@@ -131,13 +157,9 @@ def _as_float(values: NDArray[np.generic]) -> NDArray[np.float64]:
 def _are_numbers(values: NDArray[np.generic]) -> bool:
     """Tell whether objects are numbers or None, as those of a column that may hold NA."""
     known = [value for value in values.tolist() if not is_missing(value)]
-    return bool(known) and all(type(value) in (int, float) for value in known)
-
-
-def _categories(given: object) -> list[str] | None:
-    """Return the categories of a categorical Series, in their order."""
-    categories = getattr(getattr(given, "cat", given), "categories", None)
-    return None if categories is None else [str(one) for one in categories]
+    return bool(known) and all(
+        isinstance(value, Real) and not isinstance(value, bool | np.bool_) for value in known
+    )
 
 
 def _numbers(name: str, numbers: NDArray[np.float64]) -> Labels:
@@ -154,7 +176,9 @@ def _dates(name: str, days: NDArray[np.datetime64]) -> Labels:
     if len(np.unique(days[known])) > MOST_CLASSES:
         since = days.astype(np.int64).astype(np.float64)
         return Labels(name, np.where(known, since, np.nan), None, kind)
-    whole = np.datetime_as_string(days, unit="D" if kind == "date" else "s")
+    units: tuple[Literal["D", "m", "s"], ...] = ("D", "m", "s")
+    alike = (u for u in units if np.all(days[known] == days[known].astype(f"datetime64[{u}]")))
+    whole = np.datetime_as_string(days, unit=next(alike, "ms"))
     texts = np.where(known, np.char.replace(whole, "T", " "), _MISSING).astype(object)
     return _classes(name, texts, sorted(set(texts.tolist()) - {_MISSING}))
 
@@ -336,6 +360,8 @@ def _typed(cells: list[str]) -> NDArray[np.generic]:
     """Numbers where every cell is one or empty, text otherwise."""
     stripped = [cell.strip() for cell in cells]
     try:
-        return np.array([float(cell) if cell else np.nan for cell in stripped])
+        numbers = np.array([float(cell) if cell else np.nan for cell in stripped])
     except ValueError:
         return np.array(stripped, dtype=object)
+    digits = all(cell.isdecimal() for cell in stripped if cell)
+    return np.array(stripped, dtype=object) if digits and not _are_exact(numbers) else numbers

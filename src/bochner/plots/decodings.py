@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from bochner.data.accepted import COUNT, checked, pair
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import evenly_spread
+from bochner.data.covariates import of_rows
 from bochner.data.validation import numbers
 from bochner.errors import InputError, message
 from bochner.memory import Memory
@@ -190,7 +191,8 @@ def _draw_column(
     name = shortened([_called(model, j)], 40)[0]
     bar = figure(ax).colorbar(image, ax=ax)
     if labels and binary:
-        bar.set_label(f"{name}: probability of {labels[1]!r}", parse_math=False)
+        # a column of one label has no other
+        bar.set_label(f"{name}: probability of {labels[-1]!r}", parse_math=False)
     else:
         bar.set_label(f"decoded {name}", parse_math=False)
         if labels:
@@ -289,7 +291,7 @@ def reconstructions(
     shape = _check_shape(shape, positions, name)
     rows = evenly_spread(len(values), n)
     some = X.iloc[rows] if hasattr(X, "iloc") else values[rows].astype(model.embedding_.dtype)
-    decoded = _decoded(model, some, _of_rows(covariates, rows))[:, positions]
+    decoded = _decoded(model, some, of_rows(covariates, rows))[:, positions]
     ax = ax or axes(max(0.8 * len(rows) + 1, 3), 2.4)[0]
     gap = np.full((len(rows), 2, *shape), np.nan)
     gap[:, 0] = values[rows][:, positions].reshape(-1, *shape)
@@ -318,17 +320,6 @@ def _decoded(model: LatentVariableEstimator, X: object, covariates: object) -> F
 def _of_each_row(covariates: object) -> bool:
     """Return whether there are values of every row, not nothing or one word for all."""
     return isinstance(covariates, Mapping) or np.ndim(covariates) > 0  # type: ignore[arg-type]
-
-
-def _of_rows(covariates: Any, rows: NDArray[np.intp]) -> object:
-    """Return the covariates of some rows."""
-    if not _of_each_row(covariates):
-        return covariates
-    if isinstance(covariates, Mapping):
-        return {name: _of_rows(values, rows) for name, values in covariates.items()}
-    return (
-        covariates.iloc[rows] if hasattr(covariates, "iloc") else np.asarray(covariates)[rows]
-    )
 
 
 def grey_levels(

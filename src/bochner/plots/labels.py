@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.data.accepted import is_missing
 from bochner.data.arrays import BoolArray, FloatArray
 from bochner.data.validation import as_array
 from bochner.errors import InputError, message
+from bochner.page.dates import as_dates
 from bochner.page.labels import as_labels
 from bochner.plots.figures import BESIDE, COLOURS, FAINT, INK, figure, legend, shortened
 
@@ -25,11 +22,16 @@ if TYPE_CHECKING:
 
 _MARKERS = "os^Dv"
 # Classes with a mark of their own; so many are named on the map, and in one column of a legend.
-_MARKED, _NAMED, _LISTED = len(COLOURS) * len(_MARKERS), len(COLOURS), 20
+_MARKED = len(COLOURS) * len(_MARKERS)
+_NAMED = len(COLOURS)
+_LISTED = 20
+_MILLISECONDS_A_DAY = 86_400_000
 # Rows below which a class is drawn beside its name.
 _FEW = 5
 # Points of a name on the map, width of a letter and height of a line.
-_FONT, _LETTER, _LINE = 12, 8.0, 16.0
+_FONT = 12
+_LETTER = 8.0
+_LINE = 16.0
 
 
 @dataclass(frozen=True)
@@ -83,50 +85,18 @@ def row_labels(given: object, n_rows: int) -> RowLabels:
         raise InputError(
             message(f"labels of shape ({n_rows},)", str(y.shape), "pass one per training row")
         )
-    # pandas: a Series has its codes in cat, a Categorical in itself
-    codes = getattr(getattr(given, "cat", given), "codes", None)
-    dtype = getattr(given, "dtype", None)
-    if codes is not None and dtype is not None:
-        texts = [str(category) for category in dtype.categories]
-        return _of_categories(np.asarray(codes), texts, dtype.ordered)
     if y.dtype.kind == "m":
         return RowLabels(y / np.timedelta64(1, "D"), None, "label (days)")
-    known = np.array([not is_missing(value) for value in y.tolist()], dtype=bool)
-    if y.dtype.kind == "M" or _all(y[known], (datetime.date, np.datetime64)):
-        return _of_dates(y, known)
-    if y.dtype.kind == "b":
-        y = y.astype(str)
-    elif y.dtype.kind == "O" and _all(y[known], Real) and not _all(y[known], bool):
-        y = np.array([v if k else np.nan for v, k in zip(y, known, strict=True)], np.float64)
-    labels = as_labels(y, n_rows)[0]
+    days = as_dates(y, of_text=False)
+    if days is not None:
+        return _of_dates(days)
+    labels = as_labels(given, n_rows)[0]
     return RowLabels(labels.values, labels.classes)
 
 
-def _all(values: NDArray[np.generic], kind: type | tuple[type, ...]) -> bool:
-    return bool(values.size) and all(isinstance(value, kind) for value in values)
-
-
-def _of_categories(
-    codes: NDArray[np.generic], texts: Sequence[str], ordered: bool
-) -> RowLabels:
-    """Classes in the order of ordered categories, else sorted as texts are."""
-    y = np.array([texts[k] if k >= 0 else None for k in codes.tolist()], dtype=object)
-    labels = as_labels(y, len(y))[0]
-    names = labels.classes or []
-    if ordered:
-        names = sorted(names, key=texts.index)
-    place = [names.index(name) for name in labels.classes or []]
-    # the last one is that of the code -1
-    return RowLabels(np.array([*place, -1])[labels.values.astype(np.int64)], names)
-
-
-def _of_dates(y: NDArray[np.generic], known: BoolArray) -> RowLabels:
-    from matplotlib import dates
-
-    days = np.full(len(y), np.nan)
-    if known.any():
-        days[known] = dates.date2num(y[known])  # type: ignore[no-untyped-call]
-    return RowLabels(days, None, are_dates=True)
+def _of_dates(days: NDArray[np.datetime64]) -> RowLabels:
+    since = days.astype(np.int64) / _MILLISECONDS_A_DAY
+    return RowLabels(np.where(np.isnat(days), np.nan, since), None, are_dates=True)
 
 
 def draw_labels(ax: Axes, Z: FloatArray, labels: RowLabels, size: float, cmap: str) -> None:

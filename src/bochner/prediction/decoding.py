@@ -23,6 +23,8 @@ from bochner.weight_posterior.posterior import ViewPosterior
 _CHUNK = 1024
 # Numbers of the slopes of columns along latents that are held at once.
 _SLOPES = 2**24
+# Points of latent space that stand for all of it.
+_PRIOR_POINTS = 1024
 # Weight below which a mode's part of a completion is beyond its last digit.
 _NO_WEIGHT = 1e-12
 # Numbers of which quantiles are taken at once.
@@ -130,7 +132,45 @@ def complete(
         kept = _categories(views, mean.shape[1])
         means.append(torch.where(kept, modes[0][0], mean))
         variances.append(torch.where(kept, modes[0][1], variance))
-    return torch.cat(means), torch.cat(variances)
+    mean, variance = torch.cat(means), torch.cat(variances)
+    unknown = _at_prior(placement).nonzero()[:, 0]
+    if unknown.numel():
+        kept = _categories(views, mean.shape[1])
+        row_offsets = offsets_of(offsets or [None] * len(views), unknown)
+        at_prior = _under_the_prior(views, placement.of(unknown), row_offsets)
+        mean[unknown] = torch.where(kept, mean[unknown], at_prior[0])
+        variance[unknown] = torch.where(kept, variance[unknown], at_prior[1])
+    return mean, variance
+
+
+def _at_prior(placement: Placement) -> Tensor:
+    """Mark the rows of which nothing is known, (n,): one mode, with the prior's covariance."""
+    eye = torch.eye(placement.modes.shape[2], dtype=placement.modes.dtype)
+    alone = placement.weights[:, 0] == 1.0
+    return alone & (placement.covariances[:, 0] == eye).flatten(1).all(1)
+
+
+def _under_the_prior(
+    views: Sequence[ViewPosterior], placement: Placement, offsets: Offsets
+) -> tuple[Tensor, Tensor]:
+    """Predict rows of which nothing is known: over all latent space functions are far from linear,
+    so that moments are means over its points. Rows with the same covariates and size factors have
+    the same.
+    """
+    same = placement.covariates.new_zeros(len(placement.covariates), 1)
+    given = [same, placement.covariates, *(o[:, None] for o in offsets if o is not None)]
+    _, which = torch.unique(torch.cat(given, dim=1), dim=0, return_inverse=True)
+    source = random.generator(0, "prior")
+    points = random.normal(_PRIOR_POINTS, placement.modes.shape[2], source, "sobol")
+    moments = []
+    for kind in range(int(which.max()) + 1):
+        row = (which == kind).nonzero()[:1, 0].expand(len(points))
+        x = with_covariates(points, placement.covariates[row])
+        mean, variance = decode(views, x, offsets=offsets_of(offsets, row))
+        spread = mean.var(0, unbiased=False)
+        moments.append(torch.stack([mean.mean(0), variance.mean(0) + spread]))
+    of_rows = torch.stack(moments)[which]
+    return of_rows[:, 0], of_rows[:, 1]
 
 
 def _decode_mode(

@@ -317,7 +317,7 @@ function csv() {
     const value = label.values.at(i, 0);
     if (label.classes !== null) return value < 0 ? "" : label.classes[value];
     if (label.dates) return Number.isNaN(value) ? "" : dateText(label.dates, value);
-    return label.values.exact ? value : Number(value.toPrecision(7));
+    return label.values.exact || Number.isInteger(value) ? value : Number(value.toPrecision(7));
   };
   const lines = [...state.chosen].sort((a, b) => a - b).map((i) => {
     const numbers = [z, std].flatMap((array) => Array.from({length: D}, (_, d) => Number(array.at(i, d).toPrecision(7))));
