@@ -131,6 +131,16 @@ def test_maclaurin_error_falls_with_the_root_of_the_columns(X):
     assert 3.0 < np.sqrt(errors[0] / errors[1]) < 5.5
 
 
+@pytest.mark.parametrize("n_components", [4, 9])
+@pytest.mark.parametrize("kernel", [Polynomial(1), DotProductSeries([2.0])])
+def test_exact_low_degrees_alone_are_exact(X, kernel, n_components):
+    model = RandomMaclaurin(kernel, n_components, exact_low_degrees=True, random_state=0)
+    features = model.fit_transform(X)
+    assert features.shape == (60, n_components)
+    assert not features[:, 4:].any()
+    assert model.approximation_error(X) < 1e-12
+
+
 def test_spherical_features_fit_a_definite_kernel(X):
     gaussian = bo.kernels.GeodesicGaussian(0.5)
     few, many = (
@@ -291,7 +301,7 @@ def test_kernel_parameters_can_be_searched_in_a_pipeline(X):
         KreinFeatures(TL1(), random_state=0, **QUICK),
         RidgeClassifier(),
     )
-    search = GridSearchCV(pipe, {"kreinfeatures__kernel__tau": [1e-3, 2.0]}, cv=3).fit(X, y)
+    search = GridSearchCV(pipe, {"kreinfeatures__kernel__tau": [0.3, 2.0]}, cv=3).fit(X, y)
     assert search.best_params_ == {"kreinfeatures__kernel__tau": 2.0}
 
 
@@ -350,7 +360,18 @@ def test_wrong_parameters_say_what_to_type(X, params, match):
             RandomMaclaurin(DotProductSeries([1.0, -2.0])),
             "none is negative, got -2 for degree 1. Use KreinFeatures",
         ),
-        (RandomMaclaurin(DotProductSeries([0.0])), "none is negative, got zeros only"),
+        (
+            RandomMaclaurin(DotProductSeries([-1.0, 1.0, 1.0]), exact_low_degrees=True),
+            "none is negative, got -1 for degree 0",
+        ),
+        (
+            RandomMaclaurin(DotProductSeries([0.0, 0.0])),
+            "Expected a kernel that is not zero, got coefficients of zeros. Give a positive",
+        ),
+        (
+            RandomMaclaurin(Polynomial(1), n_components=3, exact_low_degrees=True),
+            "exact low degrees and the rest, got 3. Type n_components=4 or more, or exact_low",
+        ),
         (
             RandomMaclaurin(n_components=4, exact_low_degrees=True),
             "got 4. Type n_components=5 or more, or exact_low",

@@ -157,7 +157,7 @@ def test_normalisation():
 
 REJECTED: dict[type[IndefiniteKernel], list[tuple[dict[str, object], str]]] = {
     Polynomial: [
-        ({"degree": 0}, "Expected degree as a positive integer, got 0"),
+        ({"degree": 0}, "Expected degree as a positive integer up to 1023, got 0"),
         ({"degree": 2.5}, "got 2.5"),
     ],
     DotProductSeries: [
@@ -225,6 +225,13 @@ def test_rows_outside_the_domain_are_named():
             False,
             "Expected finite kernel values, got NaN or infinity",
         ),
+        (
+            lambda A, B: np.exp(1j * (A[:, :1] - B[:, :1].T)),
+            False,
+            r"Expected real kernel values, got complex ones. Return real numbers, .* np\.real",
+        ),
+        (lambda A, B: torch.ones(3, 2, dtype=torch.complex64), False, "got complex ones"),
+        (lambda a, b: np.complex128(1.0), True, "got complex ones"),
         (lambda a, b: math.inf, True, "Expected finite kernel values, got NaN or infinity"),
     ],
 )
@@ -248,5 +255,7 @@ def test_parameters_can_be_cloned_and_changed(kernel, formula, d):
 
 def test_parameters_are_set():
     assert Polynomial().set_params(degree=3).degree == 3
-    with pytest.raises(InputError, match="Expected degree as a positive integer, got -1"):
+    with pytest.raises(
+        InputError, match="Expected degree as a positive integer up to 1023, got -1"
+    ):
         Polynomial().set_params(degree=-1)

@@ -302,6 +302,17 @@ def test_spectral_sum_stacks_the_features_of_its_parts():
     torch.testing.assert_close(features.T @ features, gram)
 
 
+@pytest.mark.parametrize("inner", [[RBF(0.5), Matern(1.5)], [Matern(1.5), RBF(0.5)]])
+def test_nested_sums_stack_the_points_of_all_parts(inner):
+    flat, nested = SpectralSum([*inner, RBF(2.0)]), SpectralSum([SpectralSum(inner), RBF(2.0)])
+    points = [
+        total.frequencies(total.noise(5, 2, random.generator(0, "sum"), "iid"))
+        for total in (flat, nested)
+    ]
+    torch.testing.assert_close(points[0].first, points[1].first)
+    torch.testing.assert_close(points[0].amplitude, points[1].amplitude)
+
+
 @DIMENSIONS
 def test_mixtures_start_with_what_was_asked(d):
     for kernel in (SpectralMixture(), NextGenSpectralMixture()):

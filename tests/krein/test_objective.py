@@ -414,11 +414,9 @@ def test_starts_have_the_asked_number(n_frequencies):
         assert int((result.sign > 0).sum()) >= 1
 
 
-def test_equal_rows_and_vanishing_kernels_are_fitted():
+def test_equal_rows_are_fitted():
     same = torch.full((8, 2), 0.5, dtype=torch.float64)
-    nothing = FunctionKernel(lambda A, B: np.zeros((len(A), len(B))))
-    for kernel, x in ((TL1(), same), (nothing, uniform(8, 2)), (nothing, same)):
-        known, source = Sketch.of(kernel, x, x[:0]), random.generator(0, "fit")
-        fit = fit_gradient(known, search_start(known, 3, source), 2, 20, source)
-        assert bool(torch.isfinite(fit.frequencies.kernel(x, x)).all())
-        assert bool(torch.isfinite(radial_frequencies(known, 3).kernel(x, x)).all())
+    known, source = Sketch.of(TL1(), same, same[:0]), random.generator(0, "fit")
+    fit = fit_gradient(known, search_start(known, 3, source), 2, 20, source)
+    assert bool(torch.isfinite(fit.frequencies.kernel(same, same)).all())
+    assert bool(torch.isfinite(radial_frequencies(known, 3).kernel(same, same)).all())

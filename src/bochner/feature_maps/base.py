@@ -4,6 +4,7 @@ is from them.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar, Self
@@ -20,6 +21,7 @@ from bochner.data.accepted import FLAG, as_rows, check, check_kind
 from bochner.data.row_sources import floating, is_stored, read_by_parts
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.feature_maps.sections import cut, sections
+from bochner.kernels.domains import magnitude_of
 from bochner.memory import Memory
 from bochner.processes import transactional
 
@@ -166,12 +168,15 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         check({"relative": [FLAG]}, {"relative": relative}, "approximation_error")
         rows = self._prepared(self._validate(X, reset=False, min_samples=2).double())
         features = self._features(rows)
+        # features have about the kernel's values as inner products
+        magnitude = magnitude_of(float(features.square().sum(1).max()))
+        features = features / math.sqrt(magnitude)
         signs = self._column_signs()
         left = features if signs is None else features * signs.to(features)
         n_rows = rows.shape[0]
         error = exact_square = rows.new_zeros(())
         for block in gen_batches(n_rows, max(1, _EXACT_ENTRIES // rows.numel())):
-            exact = self._exact(rows[block], rows)
+            exact = self._exact(rows[block], rows) / magnitude
             pairs = torch.ones_like(exact, dtype=torch.bool)
             pairs[:, block].fill_diagonal_(False)
             error = error + (left[block] @ features.T - exact)[pairs].square().sum()
@@ -180,8 +185,9 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             do = "leave out relative=True, or give rows of which some are alike"
             got = "one that is zero between all of them"
             raise InputError(message("a kernel that is not zero between all rows", got, do))
-        scale = exact_square if relative else n_rows * (n_rows - 1)
-        return float((error / scale).sqrt())
+        if relative:
+            return float((error / exact_square).sqrt())
+        return magnitude * float((error / (n_rows * (n_rows - 1))).sqrt())
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

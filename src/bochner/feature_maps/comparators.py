@@ -12,7 +12,7 @@ from torch import Tensor
 from bochner.data.accepted import COUNT
 from bochner.errors import InputError, message
 from bochner.feature_maps.base import DrawnMap
-from bochner.features.maclaurin import draw, maclaurin_features
+from bochner.features.maclaurin import check_coefficients, draw, maclaurin_features
 from bochner.features.spherical import directions
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.indefinite import DotProduct, resolve
@@ -53,7 +53,7 @@ class RandomMaclaurin(_SphereMap):
         Output columns.
     exact_low_degrees : bool, default=False
         The paper's H0/1 heuristic: degrees 0 and 1 by 1 + n_features exact columns, random ones for
-        the rest; needs more columns than that.
+        the rest, at least one; zeros where the kernel has no other degrees.
     random_state : int, RandomState instance or None, default=None
     device : str, default="auto"
 
@@ -113,8 +113,8 @@ class RandomMaclaurin(_SphereMap):
         Raises
         ------
         InputError
-            The kernel has no Maclaurin coefficients or a negative one; too few columns for the
-            exact low degrees.
+            The kernel has no Maclaurin coefficients or a negative one, or is zero; too few columns
+            for the exact low degrees.
         """
         self._validate_params()
         self._check(X, reset=True)
@@ -123,19 +123,13 @@ class RandomMaclaurin(_SphereMap):
         coefficients = self._coefficients()
         n_random = self.n_components
         if self.exact_low_degrees:
-            n_random -= 1 + self.n_features_in_
-            if n_random < 1:
-                do = (
-                    f"type n_components={2 + self.n_features_in_} or more, or "
-                    "exact_low_degrees=False"
-                )
-                raise InputError(
-                    message(
-                        "more columns than the exact low degrees take",
-                        str(self.n_components),
-                        do,
-                    )
-                )
+            n_low = 1 + self.n_features_in_
+            least = n_low + any(coefficients[2:])
+            if self.n_components < least:
+                do = f"type n_components={least} or more, or exact_low_degrees=False"
+                expected = "enough columns for the exact low degrees and the rest"
+                raise InputError(message(expected, str(self.n_components), do))
+            n_random -= n_low
             self._low = (
                 float(coefficients[0]),
                 float(coefficients[1]) if len(coefficients) > 1 else 0.0,
@@ -157,6 +151,7 @@ class RandomMaclaurin(_SphereMap):
                 )
             )
         coefficients: Sequence[float] = known()
+        check_coefficients(coefficients)
         return coefficients
 
     def _features(self, rows: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral
 from typing import ClassVar, Self
 
@@ -108,7 +109,7 @@ class KreinFeatures(FeatureMap):
         unless negative.
     held_out_error_ : float
         Relative root mean squared error of the features' kernel over pairs of rows that no fit saw;
-        of the sketch where all rows are in it.
+        of the sketch where all rows are in it, or where the kernel is zero between all others.
     history_ : list of dict
         The start and the rounds of the gradient inference: ``elbo``, ``error``,
         ``held_out_error``; empty for the others.
@@ -191,7 +192,8 @@ class KreinFeatures(FeatureMap):
         InputError
             ``sketch_size`` is below 2 or above the number of rows; fewer than two rows have
             a place on the sphere; an entry lies outside [0, 1] or a product is negative where the
-            kernel needs otherwise; a callable is not symmetric or returns a wrong shape; the kernel
+            kernel needs otherwise; a callable is not symmetric, or returns a wrong shape or complex
+            numbers; kernel values overflow, or are zero between all different rows; the kernel
             has no known spectrum for ``inference="spectral"``; the device is unknown.
         ValueError
             Another parameter or X is not usable (scikit-learn's own messages).
@@ -275,7 +277,7 @@ class KreinFeatures(FeatureMap):
         self, posterior: SignedFrequencies, sketch: Sketch, source: torch.Generator
     ) -> None:
         """Draw the frequencies of the features and measure their error."""
-        self.posterior_ = posterior
+        self.posterior_ = replace(posterior, weight=posterior.weight * sketch.magnitude)
         self.frequencies_ = posterior.draw(source)
         self.phase_ = (
             2 * math.pi * float(torch.rand((), generator=source))
@@ -284,7 +286,7 @@ class KreinFeatures(FeatureMap):
         )
         self.signs_ = self._part_signs()
         checked = sketch.held_out if len(sketch.held_out) > 1 else sketch.x
-        self.held_out_error_ = self._relative_error(checked)
+        self.held_out_error_ = self._relative_error(checked, sketch.magnitude)
 
     def _posterior(
         self, inference: str, sketch: Sketch, source: torch.Generator
@@ -402,12 +404,12 @@ class KreinFeatures(FeatureMap):
             else features * self._alive(rows)[:, None]
         )
 
-    def _relative_error(self, rows: Tensor) -> float:
-        """Relative root mean squared error of the drawn features over pairs of prepared rows."""
-        features = self._features(rows)
-        exact = self._exact(rows, rows)
+    def _relative_error(self, rows: Tensor, magnitude: float) -> float:
+        """Relative root mean squared error of the drawn features over pairs of prepared rows, the
+        kernel's values divided by a magnitude.
+        """
+        features = self._features(rows) / math.sqrt(magnitude)
+        exact = self._exact(rows, rows) / magnitude
         error = (features * self.signs_.to(features)) @ features.T - exact
         off = ~torch.eye(len(rows), dtype=torch.bool, device=rows.device)
-        return float(
-            (error[off].square().sum() / exact[off].square().sum().clamp(min=1e-300)).sqrt()
-        )
+        return float((error[off].square().sum() / exact[off].square().sum()).sqrt())

@@ -29,6 +29,24 @@ class MaclaurinPoints:
     amplitude: Tensor
 
 
+def check_coefficients(coefficients: Sequence[float]) -> None:
+    """Refuse coefficients of a kernel that has no Maclaurin features.
+
+    Raises
+    ------
+    InputError
+        A coefficient is negative, or all are zero.
+    """
+    least = min(coefficients)
+    if least < 0:
+        got = f"{least:.4g} for degree {list(coefficients).index(least)}"
+        do = "use KreinFeatures for kernels with negative coefficients"
+        raise InputError(message("Maclaurin coefficients of which none is negative", got, do))
+    if not any(a > 0 for a in coefficients):
+        do = "give a positive coefficient"
+        raise InputError(message("a kernel that is not zero", "coefficients of zeros", do))
+
+
 def draw(
     coefficients: Sequence[float], n_columns: int, dim: int, source: torch.Generator
 ) -> MaclaurinPoints:
@@ -38,27 +56,17 @@ def draw(
     Parameters
     ----------
     coefficients : sequence of float
-        a_n of k = sum_n a_n <x, y>^n, none negative; degrees with a_n = 0 are not drawn.
+        a_n of k = sum_n a_n <x, y>^n, none negative; degrees with a_n = 0 are not drawn, and where
+        all are zero, so are the columns.
     n_columns : int
         K.
     dim : int
         d.
     source : torch.Generator
-
-    Raises
-    ------
-    InputError
-        A coefficient is negative, or all are zero.
     """
     a = torch.as_tensor([float(c) for c in coefficients], dtype=torch.float64)
-    if bool((a < 0).any()) or not bool((a > 0).any()):
-        got = (
-            f"{float(a.min()):.4g} for degree {int(a.argmin())}"
-            if bool((a < 0).any())
-            else "zeros only"
-        )
-        do = "use KreinFeatures for kernels with negative coefficients"
-        raise InputError(message("Maclaurin coefficients of which none is negative", got, do))
+    if not bool((a > 0).any()):
+        return MaclaurinPoints((), torch.zeros(n_columns, dtype=torch.float64))
     # far degrees have no probability left in double precision; they are refused by the weights
     # below, never biased
     weight = torch.where(

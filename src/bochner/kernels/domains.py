@@ -19,6 +19,8 @@ from bochner.errors import InputError, message
 Domain = Literal["sphere", "cube", "any"]
 # Scaled data may leave [0, 1] by rounding.
 TOLERANCE = 1e-6
+# Kernel values of which fourth powers neither overflow nor vanish.
+_IN_RANGE = 1e-35, 1e35
 
 
 class IndefiniteKernel(ABC):
@@ -114,6 +116,14 @@ class IndefiniteKernel(ABC):
     @abstractmethod
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Return k(x_i, y_j) for rows on the domain: (n, d), (m, d) -> (n, m)."""
+
+
+def magnitude_of(largest: float) -> float:
+    """Return what to divide kernel values by before they are squared: their largest where squares
+    may overflow or vanish, 1 elsewhere.
+    """
+    least, most = _IN_RANGE
+    return 1.0 if least < largest < most or largest == 0.0 else largest
 
 
 def _unit(rows: Tensor) -> Tensor:

@@ -27,8 +27,8 @@ class FunctionKernel(IndefiniteKernel):
     Raises
     ------
     InputError
-        ``function`` cannot be called or ``domain`` is unknown; when called: its result has a wrong
-        shape or is not finite.
+        ``function`` cannot be called or ``domain`` is unknown; when called: its result is complex,
+        has a wrong shape or is not finite.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class FunctionKernel(IndefiniteKernel):
         a = x.detach().double().cpu().numpy()
         b = y.detach().double().cpu().numpy()
         values = (
-            [[float(self.function(p, q)) for q in b] for p in a]
+            [[float(_real(self.function(p, q))) for q in b] for p in a]
             if self.pairwise
-            else self.function(a, b)
+            else _real(self.function(a, b))
         )
         result = torch.as_tensor(values, dtype=torch.float64)
         if tuple(result.shape) != (len(a), len(b)):
@@ -79,3 +79,14 @@ class FunctionKernel(IndefiniteKernel):
                 )
             )
         return result.to(device=x.device, dtype=x.dtype)
+
+
+def _real(values: Any) -> Any:
+    """Return what a function returned, unless it is complex: a cast would drop the imaginary
+    part.
+    """
+    kind = getattr(values, "dtype", type(values).__name__)
+    if "complex" in str(kind):
+        do = "return real numbers, for example np.real(k(A, B)) where the kernel is real"
+        raise InputError(message("real kernel values", "complex ones", do))
+    return values

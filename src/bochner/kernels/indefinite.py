@@ -16,6 +16,9 @@ from bochner.errors import InputError, message
 from bochner.kernels.domains import TOLERANCE, Domain, IndefiniteKernel
 from bochner.kernels.function import FunctionKernel
 
+# 2^degree, the kernel of a row and itself, is finite in double precision
+_MOST_DEGREES = 1023
+
 
 class DotProduct(IndefiniteKernel):
     """A function of the inner product t of two rows of the unit sphere.
@@ -58,19 +61,18 @@ class Polynomial(DotProduct):
     Parameters
     ----------
     degree : int, default=10
-        p, at least 1; Liu et al. (2020) takes 10.
+        p, from 1 to 1,023; Liu et al. (2020) takes 10.
 
     Raises
     ------
     InputError
-        ``degree`` is not a positive integer.
+        ``degree`` is not an integer from 1 to 1,023: k(x, x) = 2^p overflows beyond.
     """
 
     def __init__(self, degree: int = 10) -> None:
-        if degree < 1 or int(degree) != degree:
-            raise InputError(
-                message("degree as a positive integer", repr(degree), "choose degree=10, say")
-            )
+        if not 1 <= degree <= _MOST_DEGREES or int(degree) != degree:
+            expected = f"degree as a positive integer up to {_MOST_DEGREES}"
+            raise InputError(message(expected, repr(degree), "choose degree=10, say"))
         self.degree = degree
 
     def of_product(self, t: Tensor, n_features: int) -> Tensor:  # noqa: ARG002 - one signature for all

@@ -152,8 +152,9 @@ class SpectralSum(SpectralKernel):
         """Stack the spectral points of the parts, each with its own amplitude."""
         parts = self._spectral_parts()
         blocks = torch.split(noise, [part.n_mixtures for part in parts])
+        # by all rows of a part: some of a sum within the sum are padded already
         points = [
-            part.frequencies(b[..., ~b[0, 0].isnan()])
+            part.frequencies(b[..., ~b.isnan().all(1).all(0)])
             for part, b in zip(parts, blocks, strict=True)
         ]
         first = torch.cat([p.first for p in points])

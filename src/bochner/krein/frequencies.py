@@ -69,7 +69,7 @@ class KreinFit:
     mixtures : tuple of FrequencyMixture
         Of the positive part and, where there is one, of the negative part.
     noise_variance : float
-        Squared units of the kernel.
+        Squared units of the sketch's kernel values.
     history : list of dict
         Of the start and per round: ``elbo`` (nats; of the round that is kept, after its V was
         refined); ``error`` on the sketch and ``held_out_error``, relative root mean squares.
@@ -339,7 +339,7 @@ class _Problem:
         x, target = self.held
         error = residuals(x, target, state.mean, self.factor(state.log_weight)).square().sum()
         square = target.square().sum() - torch.diagonal(target).square().sum()
-        return float((error / square.clamp(min=1e-300)).sqrt())
+        return float((error / square).sqrt())
 
 
 def whitening(x: Tensor) -> Tensor:

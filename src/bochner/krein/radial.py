@@ -11,6 +11,7 @@ sum over odd n of cos(n pi t) / n^2 on [-1, 1].
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -38,7 +39,7 @@ _WIDTHS = 12.0
 def spectral(
     kernel: IndefiniteKernel, sketch: Sketch, n_frequencies: int
 ) -> SignedFrequencies:
-    """Return frequencies from the kernel's own signed spectrum.
+    """Return frequencies from the kernel's own signed spectrum, weights in units of the sketch.
 
     Raises
     ------
@@ -46,9 +47,10 @@ def spectral(
         The kernel is neither radial on its domain nor TL1.
     """
     if isinstance(kernel, TL1):
-        return cosine_series(
+        series = cosine_series(
             kernel.tau_for(sketch.x.shape[1]), sketch.x.shape[1], n_frequencies
         )
+        return replace(series, weight=series.weight / sketch.magnitude)
     if not kernel.radial:
         got = type(kernel).__name__
         raise InputError(
@@ -102,7 +104,7 @@ def radial_frequencies(sketch: Sketch, n_frequencies: int) -> RadialFrequencies:
     radii = _grid(sketch, dim)
     positive, negative = _weights(sketch, radii, n_frequencies)
     total = float(positive.sum() + negative.sum())
-    # the kernel vanishes on the sketch
+    # the penalty outweighs the kernel
     if not total > 0:
         positive = positive + 1e-300
         total = 1.0

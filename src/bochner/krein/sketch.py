@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bochner.errors import InputError, message
-from bochner.kernels.domains import IndefiniteKernel
+from bochner.kernels.domains import IndefiniteKernel, magnitude_of
 
 # An eigenvalue is negative when rounding does not explain it.
 _ROUNDING = 1e-10
@@ -63,15 +63,20 @@ def _indefinite(values: Tensor) -> bool:
 class Sketch:
     """Rows on the kernel's domain, their kernel matrix, and rows held out from the fit.
 
+    Kernel values are in units of ``magnitude``.
+
     Attributes
     ----------
     x : Tensor of shape (n, d), float64
     target : Tensor of shape (n, n), float64
     held_out : Tensor of shape (n', d)
-        Rows that no fit sees; possibly none.
+        Rows that no fit sees; none where the kernel is zero between all of them.
     held_target : Tensor of shape (n', n')
     eigenvalues : Tensor of shape (n,), float64
         Of ``target``, ascending.
+    magnitude : float, default=1.0
+        What the kernel's values were divided by: their largest where squares would overflow or
+        vanish, 1 elsewhere.
     """
 
     x: Tensor
@@ -79,6 +84,7 @@ class Sketch:
     held_out: Tensor
     held_target: Tensor
     eigenvalues: Tensor
+    magnitude: float = 1.0
 
     @classmethod
     def of(cls, kernel: IndefiniteKernel, x: Tensor, held_out: Tensor) -> Sketch:
@@ -87,27 +93,42 @@ class Sketch:
         Raises
         ------
         InputError
-            The kernel is not symmetric on the sketch; the two rows are named.
+            A value is not finite; the kernel is not symmetric on the sketch, and the two rows are
+            named; it is zero between all different rows.
         """
-        target = kernel(x, x)
+        values = _finite(kernel(x, x))
+        held_values = _finite(kernel(held_out, held_out))
+        largest = float(values.abs().max())
+        magnitude = magnitude_of(largest)
+        target = values / magnitude
         gap = (target - target.T).abs()
         if float(gap.max()) > 1e-6 * (float(target.abs().max()) + 1e-300):
             i, j = divmod(int(gap.argmax()), len(x))
             got = (
-                f"k(x_{i}, x_{j}) = {float(target[i, j]):.6g} and k(x_{j}, x_{i}) = "
-                f"{float(target[j, i]):.6g}"
+                f"k(x_{i}, x_{j}) = {float(values[i, j]):.6g} and k(x_{j}, x_{i}) = "
+                f"{float(values[j, i]):.6g}"
             )
             do = (
                 "give a symmetric function, for example lambda A, B: (k(A, B) + k(B, A).T) / 2"
             )
             raise InputError(message("a symmetric kernel", f"{got} in the sketch", do))
+        # of a sum over the columns
+        zero = torch.finfo(torch.float64).eps * max(1, x.shape[1]) * largest / magnitude
+        if not _largest_between(target) > zero:
+            got = f"one that is zero between all {len(x)} rows of the sketch"
+            do = "widen the kernel, by a larger tau, say, or give rows of which some are alike"
+            raise InputError(message("a kernel that is not zero between all rows", got, do))
         target = 0.5 * (target + target.T)
+        held_target = held_values / magnitude
+        # no error is relative to a kernel of zeros
+        n_held = len(held_out) if _largest_between(held_target) > zero else 0
         return cls(
             x,
             target,
-            held_out,
-            kernel(held_out, held_out),
+            held_out[:n_held],
+            held_target[:n_held, :n_held],
             torch.linalg.eigvalsh(target.double()),
+            magnitude,
         )
 
     @property
@@ -128,7 +149,21 @@ class Sketch:
 
     @property
     def scale(self) -> float:
-        """Root mean square of the kernel over pairs of different rows; 1 where it vanishes."""
+        """Root mean square of ``target`` over pairs of different rows."""
         n = len(self.x)
         square = self.target.square().sum() - torch.diagonal(self.target).square().sum()
-        return float((square / max(1, n * (n - 1))).sqrt()) or 1.0
+        return float((square / (n * (n - 1))).sqrt())
+
+
+def _finite(values: Tensor) -> Tensor:
+    """Return kernel values, or refuse those of which one is not finite."""
+    if not bool(torch.isfinite(values).all()):
+        do = "lower the kernel's degree or coefficients, or check it on these rows"
+        raise InputError(message("finite kernel values", "NaN or infinity", do))
+    return values
+
+
+def _largest_between(values: Tensor) -> float:
+    """Return the largest absolute value between different rows; 0 where there are none."""
+    off = values.abs().fill_diagonal_(0.0)
+    return float(off.max()) if off.numel() else 0.0

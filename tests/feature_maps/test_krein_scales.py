@@ -1,0 +1,73 @@
+"""KreinFeatures of kernels whose values are huge, tiny, or zero between different rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from bochner.errors import InputError
+from bochner.feature_maps.krein import KreinFeatures
+from bochner.kernels.indefinite import TL1, DotProductSeries, Polynomial
+from bochner.krein.sketch import Sketch
+
+QUICK = {"n_components": 8, "max_iter": 10, "random_state": 0}
+
+
+@pytest.fixture
+def X() -> np.ndarray:
+    return np.random.default_rng(0).uniform(size=(60, 3))
+
+
+@pytest.mark.parametrize("factor", [1e-200, 1e-100, 1e100, 1e200])
+@pytest.mark.parametrize("inference", ["best", "taylor", "spectral"])
+def test_a_factor_of_the_kernel_changes_no_relative_error(X, inference, factor):
+    one = KreinFeatures(DotProductSeries([1.0, 2.0, 1.0]), inference=inference, **QUICK)
+    other = KreinFeatures(
+        DotProductSeries([factor, 2.0 * factor, factor]), inference=inference, **QUICK
+    )
+    one.fit(X)
+    other.fit(X)
+    assert other.held_out_error_ == pytest.approx(one.held_out_error_, rel=1e-6)
+    for relative, unit in ((True, 1.0), (False, factor)):
+        assert other.approximation_error(X, relative) == pytest.approx(
+            unit * one.approximation_error(X, relative), rel=1e-6, abs=0.0
+        )
+    np.testing.assert_allclose(
+        other.fitted_kernel(X), factor * one.fitted_kernel(X), rtol=1e-5, atol=1e-9 * factor
+    )
+
+
+def test_the_series_of_tl1_is_that_of_any_tau(X):
+    model = KreinFeatures(TL1(1e200), inference="spectral", **QUICK).fit(X)
+    assert model.held_out_error_ < 1e-12
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [TL1(1e-6), lambda A, B: np.zeros((len(A), len(B)))],
+)
+def test_kernels_that_are_zero_between_all_rows_are_refused(X, kernel):
+    text = r"not zero between all rows, got .* all 48 rows of the sketch\. Widen the kernel"
+    with pytest.raises(InputError, match=text):
+        KreinFeatures(kernel, **QUICK).fit(X)
+
+
+def test_rows_held_out_of_which_none_are_alike_are_no_measure():
+    x = torch.tensor([[0.1], [0.1], [0.5], [0.9]], dtype=torch.float64)
+    kept = Sketch.of(TL1(0.2), x[2:].clone().fill_(0.5), x[:2])
+    left_out = Sketch.of(TL1(0.2), x[:2], x[2:])
+    assert [len(kept.held_out), len(left_out.held_out)] == [2, 0]
+    # rows in pairs: of the three held out, hardly any two are alike
+    rows = np.repeat(np.linspace(0.0, 1.0, 30), 2)[:, None]
+    for seed in range(5):
+        model = KreinFeatures(TL1(1e-6), **{**QUICK, "random_state": seed}, sketch_size=57)
+        assert 0.0 < model.fit(rows).held_out_error_ < 2.0
+
+
+def test_values_that_overflow_are_refused(X):
+    with pytest.raises(InputError, match="positive integer up to 1023, got 2000"):
+        Polynomial(2000)
+    kernel = DotProductSeries([1e308, 1e308])
+    with pytest.raises(InputError, match="Expected finite kernel values, got NaN or infinity"):
+        KreinFeatures(kernel, **QUICK).fit(X)
