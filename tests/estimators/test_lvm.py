@@ -907,7 +907,17 @@ BAD_TOGETHER = {
     ),
     "kernel of other dimensions": (
         {"kernel": kernels.RBF(lengthscale=[1.0, 1.0, 1.0])},
-        "lengthscale is for 3 dim",
+        r"In view 'a', lengthscale is for 3 dimensions, got points of 2\. "
+        r"Give lengthscale for 2 dimensions\.",
+    ),
+    "kernel of the dimensions of another view": (
+        {
+            "kernel": kernels.RBF([1.0, 2.0]),
+            "n_components": 1,
+            "latent": {"shared": 1, "private": {"a": 1}},
+        },
+        r"In view 'b', lengthscale is for 2 dimensions, got points of 1\. "
+        r"Give lengthscale for 1 dimension\.",
     ),
 }
 

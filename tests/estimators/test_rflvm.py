@@ -105,7 +105,7 @@ def test_predictions_at_training_latents_are_those_of_the_chains(fitted):
     draws = fitted._draws["x.points"].reshape(8, 4, 2)
     for s, draw in enumerate(view.draws):
         np.testing.assert_allclose(draw.frequencies.first.numpy(), draws[s], atol=1e-10)
-    noise = fitted._draws["x.parameter"].mean()
+    noise = fitted._draws["x.noise_variance"].mean()
     assert view.noise_variance == pytest.approx(noise, rel=1e-10)
 
 
@@ -170,10 +170,21 @@ def test_likelihoods_without_a_sampler_are_refused_before_anything_is_fitted(mon
         bo.RFLVM(**SMALL, likelihood="poisson").fit(counts())
 
 
-def test_weights_of_views_are_refused():
-    views = {"a": slice(0, 2), "b": slice(2, 6)}
+@pytest.mark.parametrize("weights", ["balanced", {"a": 5.0}, {"a": 1.0}])
+@pytest.mark.parametrize("width", [2, 3])
+def test_weights_of_views_are_refused(weights, width):
+    views = {"a": slice(0, width), "b": slice(width, 6)}
     with pytest.raises(InputError, match="a posterior has no weights of views"):
-        bo.RFLVM(**SMALL, views=views, view_weight="balanced").fit(data())
+        bo.RFLVM(**SMALL, views=views, view_weight=weights).fit(data())
+
+
+def test_parameters_of_likelihoods_are_called_what_they_are(fitted):
+    names = {name for name in fitted._draws if name.startswith("x.")}
+    assert "x.noise_variance" in names
+    assert "x.parameter" not in names
+    pytest.importorskip("arviz")
+    assert "x.noise_variance" in fitted.diagnostics_
+    assert "x.noise_variance" in fitted.to_arviz().posterior
 
 
 def interrupt_at(monkeypatch, call):

@@ -236,7 +236,7 @@ def test_kernel_parameters_can_be_searched(X):
         ({"kernel": RBF([1.0, 2.0, 3.0])}, "lengthscale is for 3 dimensions, got points of 2"),
         (
             {"kernel": SpectralMixture([1.0], [[0.0]], [[1.0]])},
-            "means is for 1 dimensions, got points of 2",
+            "means is for 1 dimension, got points of 2",
         ),
         (
             {"kernel": MIXTURE, "n_components": 100},

@@ -266,7 +266,7 @@ def test_draws_as_inference_data(whole):
     draws = stacked(m, aligned(m, whole.chains))
     data = inference_data(draws)
     assert data.posterior["latents"].shape == (2, 10, 6, 3)
-    assert data.posterior["counts.parameter"].shape == (2, 10, 1)
+    assert data.posterior["counts.dispersion"].shape == (2, 10, 1)
     assert data.sample_stats["lp"].shape == (2, 10)
 
 

@@ -278,3 +278,20 @@ def test_a_label_that_one_row_has_ends_no_comparison():
     X = frame[["a", "b"]].to_numpy()
     chosen = bo.select_n_components(bo.NGMVLVM(**quick), X, covariates=batches, **settings)
     assert chosen.best == 1
+
+
+@pytest.mark.parametrize("candidates", [[1, 2], "auto"])
+def test_shared_latents_of_a_fixed_number_are_refused_before_any_fit(monkeypatch, candidates):
+    monkeypatch.setattr("bochner.model_selection.n_components.Parallel", None)
+    views = {"a": slice(0, 7), "b": slice(7, 14)}
+    fixed = model(views=views, latent={"shared": 1, "private": {"a": 1}})
+    text = r"candidates change n_components, got latent\['shared'\]=1, .* Leave 'shared' out"
+    with pytest.raises(InputError, match=text):
+        bo.select_n_components(fixed, data(1), candidates)
+
+
+def test_private_latents_go_along():
+    views = {"a": slice(0, 7), "b": slice(7, 14)}
+    private = model(views=views, latent={"private": {"a": 1}}, max_iter=20)
+    chosen = bo.select_n_components(private, data(1), [1, 3], n_repeats=1, random_state=0)
+    assert chosen.log_likelihood[0] != chosen.log_likelihood[1]

@@ -74,7 +74,7 @@ class RFLVM(LatentVariableEstimator):
     max_iter : int or "auto", default="auto"
         Training steps of the variational fit at the most.
     view_weight : None, default=None
-        A posterior has no weights of views: others are refused where there are several.
+        A posterior has no weights of views: others are refused.
     checkpoint : path, optional
         File that the variational fit writes now and then; chains write beside it, with the suffix
         ".chainN". A fit continues from them when they are there, and draws what it would have
@@ -197,6 +197,9 @@ class RFLVM(LatentVariableEstimator):
         if covariates is not None:
             do = "fit SRFLVM, or leave covariates out"
             raise InputError(message("no covariates for chains", "some", do))
+        if self.view_weight is not None:
+            do = "leave view_weight=None: a posterior has no weights of views"
+            raise InputError(message("view_weight=None", repr(self.view_weight), do))
         super().fit(X, y, size_factors=size_factors)
         if self.checkpoint is not None and not self.interrupted_:
             remove(Path(self.checkpoint))
@@ -285,8 +288,9 @@ class RFLVM(LatentVariableEstimator):
         arviz.InferenceData
             ``posterior``: "latents" (chain, draw, N, D), and for each view NAME.points
             (frequencies: no identity from draw to draw), NAME.n_components, NAME.concentration,
-            NAME.variance, NAME.parameter (noise variance or dispersion) and NAME.missing (psi of
-            at most 500 missing entries, evenly spread, row by row), all of scaled data.
+            NAME.variance (of the kernel), NAME.noise_variance (Gaussian) or NAME.dispersion
+            (negative binomial), and NAME.missing (psi of at most 500 missing entries, evenly
+            spread, row by row), all of scaled data.
             ``sample_stats``: "lp" and "acceptance_rate".
 
         Raises

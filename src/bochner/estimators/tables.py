@@ -27,7 +27,7 @@ from bochner.data.kinds import (
     column_of,
     from_json,
 )
-from bochner.data.support import COUNTS, guess
+from bochner.data.support import COUNTS, guess, vary_too_little
 from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.extras import require
@@ -325,7 +325,7 @@ def _alike(X: pd.DataFrame, kinds: set[type[Column]]) -> bool:
     with np.errstate(all="ignore"):
         if guess(values)[0] in COUNTS:
             return are_counts(values)
-        return not differ_in_units(values)
+        return not (vary_too_little(values) or differ_in_units(values))
 
 
 def _number_of(values: Any, name: str) -> Column:

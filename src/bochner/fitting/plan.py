@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.data.views import fingerprint
+from bochner.errors import InputError
 from bochner.initialization.embeddings import FloatArray
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.likelihood import Gaussian
@@ -25,6 +26,7 @@ from bochner.models.lvm import (
     LatentVariableModel,
     ModelSpec,
     View,
+    ViewSpec,
 )
 from bochner.models.sites import N_GROUPS, Sites
 from bochner.objectives.elbo import (
@@ -399,14 +401,31 @@ def model_from(
     for v, (view, blocks) in enumerate(zip(spec, data, strict=True)):
         dims = spec.layout.dims(v)
         n_dims = mean.shape[1] if dims is None else len(dims)
-        source = random.generator(seed, f"kernel/{view.name}")
-        kernel = view.kernel.prepared(spec.n_frequencies).initial(
-            spec.n_mixtures, n_dims, source
-        )
+        kernel = _kernel(spec, view, n_dims, seed)
         likelihood, sites = _start(view.likelihood, blocks, device)
         settings = (likelihood, sites, dims, view.weight, covariates.groups)
         views.append(View(view.name, kernel, *settings))
     return LatentVariableModel(posterior, views).to(device)
+
+
+def _kernel(spec: ModelSpec, view: ViewSpec, n_dims: int, seed: int) -> SpectralKernel:
+    """Return the kernel of a view to train.
+
+    Raises
+    ------
+    InputError
+        It is for another number of dimensions than the view sees.
+    """
+    source = random.generator(seed, f"kernel/{view.name}")
+    try:
+        kernel = view.kernel.prepared(spec.n_frequencies).initial(
+            spec.n_mixtures, n_dims, source
+        )
+        # kernels say so when they draw, and do not know of views
+        kernel.noise(1, n_dims, source, "iid")
+    except InputError as error:
+        raise InputError(f"In view {view.name!r}, {error}") from error
+    return kernel
 
 
 @functools.singledispatch

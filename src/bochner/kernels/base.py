@@ -475,7 +475,12 @@ def check_components(name: str, values: Tensor, n_components: int) -> None:
     long.
     """
     if values.ndim and values.shape[-1] != n_components:
+        given = _dimensions(values.shape[-1])
         raise InputError(
-            f"{name} is for {values.shape[-1]} dimensions, got points of {n_components}. "
-            f"Give {name} for {n_components} dimensions."
+            f"{name} is for {given}, got points of {n_components}. "
+            f"Give {name} for {_dimensions(n_components)}."
         )
+
+
+def _dimensions(count: int) -> str:
+    return "1 dimension" if count == 1 else f"{count} dimensions"

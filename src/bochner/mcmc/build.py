@@ -61,12 +61,8 @@ def model_of(data: FitData, plan: Plan, priors: Priors, **settings: Any) -> Mode
     Raises
     ------
     InputError
-        A likelihood that has no sampler, or weights of views.
+        A likelihood that has no sampler.
     """
-    if any(weight != 1.0 for weight in plan.spec.weights):
-        got = f"weights {plan.spec.weights}"
-        do = "leave view_weight=None: a posterior has no weights of views"
-        raise InputError(message("view_weight=None", got, do))
     numbers = range(len(data.blocks))
     views = tuple(view_of(v, data, plan, priors) for v in numbers)
     return Model(views, plan.spec.n_components, **settings)

@@ -72,8 +72,8 @@ class Chain:
     traces : dict of str to ndarray
         By quantity, first axis draws: "latents", "log_joint", "accept.latents", and for each view
         "NAME.points", "NAME.n_components", "NAME.concentration", "NAME.variance",
-        "NAME.parameter", "NAME.missing" (psi of at most 500 missing entries, evenly
-        spread, row by row).
+        "NAME.noise_variance" (Gaussian) or "NAME.dispersion" (negative binomial),
+        "NAME.missing" (psi of at most 500 missing entries, evenly spread, row by row).
     snapshots : tuple of (int, State)
         Numbers of draws and their states.
     missing : tuple of Moments
@@ -171,7 +171,7 @@ def record(model: Model, state: State, psi: list[FloatArray]) -> dict[str, Float
             "n_components": float(of_view.labels.max() + 1),
             "concentration": of_view.concentration,
             "variance": of_view.variance,
-            "parameter": of_view.parameter,
+            view.parameter_name: of_view.parameter,
             "missing": missing[evenly_spread(missing.size, KEPT_MISSING)],
         }
         out |= {f"{view.name}.{key}": np.asarray(value) for key, value in values.items()}

@@ -19,14 +19,8 @@ Draws = dict[str, FloatArray]
 # shorter. Beyond 1.1 they disagree.
 GOOD = 1.01
 POOR = 1.1
-QUANTITIES = (
-    "points",
-    "n_components",
-    "concentration",
-    "variance",
-    "parameter",
-    "missing",
-)
+# Of every view, before the likelihood's parameter.
+_OF_SPECTRUM = ("points", "n_components", "concentration", "variance")
 STATISTICS = ("log_joint", "accept.latents", "accept.frequencies")
 # Draws of a chain below which its figures say nothing.
 _FEW_DRAWS = 50
@@ -51,11 +45,16 @@ def stacked(model: Model, chains: Sequence[Chain]) -> Draws:
     -------
     dict of str to ndarray
         "latents"; "NAME.points", "NAME.n_components", "NAME.concentration", "NAME.variance",
-        "NAME.parameter" and "NAME.missing" (of at most 500 entries) of each view, without those
-        that are empty; the statistics "log_joint", "accept.latents" and "accept.frequencies".
+        "NAME.noise_variance" (Gaussian) or "NAME.dispersion" (negative binomial), and
+        "NAME.missing" (of at most 500 entries) of each view, without those that are empty;
+        the statistics "log_joint", "accept.latents" and "accept.frequencies".
     """
     length = min(chain.n_draws for chain in chains)
-    of_views = [f"{view.name}.{name}" for view in model.views for name in QUANTITIES]
+    of_views = [
+        f"{view.name}.{name}"
+        for view in model.views
+        for name in (*_OF_SPECTRUM, view.parameter_name, "missing")
+    ]
     return {
         name: np.stack([chain.traces[name][:length] for chain in chains])
         for name in ["latents", *of_views, *STATISTICS]

@@ -194,7 +194,8 @@ def _view_posterior(
     seed: int,
 ) -> ViewPosterior:
     view = model.views[v]
-    traces = np.concatenate([chain.traces[f"{view.name}.parameter"] for chain in chains])
+    parameter = f"{view.name}.{view.parameter_name}"
+    traces = np.concatenate([chain.traces[parameter] for chain in chains])
     likelihood = _likelihood(warm.likelihood, traces)
     unit = float(replace(warm, likelihood=likelihood).noise_variance)
     moments = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -207,7 +207,8 @@ def select_n_components(
     Raises
     ------
     InputError
-        Candidates that are no positive numbers, or too few rows.
+        Candidates that are no positive numbers, too few rows, or ``latent`` with "shared", which
+        fixes what candidates change.
 
     Examples
     --------
@@ -230,6 +231,7 @@ def select_n_components(
     _check_rows(rows, hide, X)
     if rule not in ("one_se", "best"):
         raise InputError(message("rule= 'one_se' or 'best'", repr(rule), "correct it"))
+    _check_latent(getattr(estimator, "latent", None))
     if isinstance(candidates, str):
         estimator, candidates = _coarse(estimator, X, candidates, hide, seed)
     numbers = _check(candidates, n_repeats, np.shape(X)[0])
@@ -260,6 +262,16 @@ def select_n_components(
     }
     embeddings = {d: [done[jobs.index((r, d))][2] for r in range(n_repeats)] for d in numbers}
     return _summary(numbers, scores, of_rows, of_fits, embeddings, rule)
+
+
+def _check_latent(latent: object) -> None:
+    """Refuse shared latents of a fixed number: they win over n_components, and every candidate
+    would be the same model.
+    """
+    if isinstance(latent, Mapping) and "shared" in latent:
+        want = "latent without 'shared': candidates change n_components"
+        got = f"latent['shared']={latent['shared']!r}, which fixes it"
+        raise InputError(message(want, got, "leave 'shared' out"))
 
 
 def _check(candidates: Sequence[int], n_repeats: int, n_rows: int) -> tuple[int, ...]:

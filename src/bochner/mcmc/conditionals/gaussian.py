@@ -68,6 +68,7 @@ class GaussianView(ViewModel):
     """
 
     has_intercept = False
+    parameter_name = "noise_variance"
 
     def _variance(self, parameter: FloatArray) -> float:
         return float(parameter[0])

@@ -217,6 +217,8 @@ class NegativeBinomialView(LogisticView):
         One r per column, or one for the view.
     """
 
+    parameter_name = "dispersion"
+
     def __init__(
         self,
         name: str,

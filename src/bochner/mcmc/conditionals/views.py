@@ -113,6 +113,8 @@ class ViewModel(ABC):
     """
 
     has_intercept: bool = True
+    # what draws call the likelihood's parameter, where it has one
+    parameter_name: str = "parameter"
 
     def __init__(
         self,
