@@ -161,7 +161,7 @@ def sampled_f(model: Any, kind: str) -> float:
     draws = model.to_arviz().posterior
     f = np.asarray(draws["x.missing"])
     if kind == "negative_binomial":  # log odds there: with log r they are log means
-        f = f + np.log(np.asarray(draws["x.parameter"]))
+        f = f + np.log(np.asarray(draws["x.dispersion"]))
     return float(f.std((0, 1)).mean())
 
 
