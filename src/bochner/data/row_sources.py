@@ -226,7 +226,7 @@ class PartSource(_OfAnother):
         return self.source.read(self._start + start, self._start + stop)
 
 
-def _check_length(array: Any) -> None:
+def _check_length(array: NDArray[np.generic]) -> None:
     """Refuse a memory map of a file that was cut short since: reading beyond its end kills the
     process.
     """
@@ -242,14 +242,14 @@ def _check_length(array: Any) -> None:
         raise changed(f"{size:,} bytes in {name}, which had {needed:,}")
 
 
-def _map_of(array: Any) -> mmap.mmap | None:
+def _map_of(array: object) -> mmap.mmap | None:
     """Return the memory map from which an array of NumPy's reads; None for other arrays."""
     while isinstance(array, np.ndarray):
         array = array.base
     return array if isinstance(array, mmap.mmap) else None
 
 
-def _mapped_file(array: Any) -> mmap.mmap | None:
+def _mapped_file(array: object) -> mmap.mmap | None:
     """Return the file that a memory map of NumPy's reads from, where the system can be told which
     of its pages are not needed; None for other arrays, and where writes stay in memory (mode "c"):
     those would be lost.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from bochner.io.parquet.source import ParquetSource
 from bochner.io.request import Request, Selection
 from bochner.io.stored import labels, matrix_rows, open_rows, zarr_labels, zarr_matrix
 from bochner.io.table import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Numbers of a table that is not small.
 MANY = 2**22
@@ -166,13 +170,13 @@ def _parquet(files: Sequence[Path], request: Request) -> StoredTable | None:
 _TEXT = ("string", "large_string")
 
 
-def _may_name(field: Any) -> bool:
+def _may_name(field: pa.Field) -> bool:
     kind = str(field.type)
     whole = kind.startswith(("int", "uint"))
     return kind in _TEXT or (whole and is_key_name(str(field.name)))
 
 
-def _names(parquet: Any, files: Sequence[Path], columns: Sequence[str]) -> list[str]:
+def _names(parquet: ModuleType, files: Sequence[Path], columns: Sequence[str]) -> list[str]:
     """Return the names of the rows: those of one column, or of levels as pandas writes them."""
     names: list[str] = []
     for path in files:

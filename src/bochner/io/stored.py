@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +21,9 @@ from bochner.io.parquet.columns import schema_of
 from bochner.io.parquet.parts import parts_of
 from bochner.io.parquet.source import ParquetSource
 from bochner.io.table import dense, unreadable
+
+if TYPE_CHECKING:
+    import zarr
 
 STORED = (".npy", ".zarr", ".parquet", ".h5ad")
 
@@ -126,7 +129,7 @@ def labels(table: Any) -> list[str]:
     return [str(name) for name in elements.read_elem(table[table.attrs["_index"]])]
 
 
-def zarr_labels(store: Any, table: str, path: Path) -> list[str]:
+def zarr_labels(store: zarr.Group, table: str, path: Path) -> list[str]:
     """Return the names in ``obs`` or ``var`` of a zarr store that AnnData wrote."""
     try:
         return labels(store[table])
@@ -136,7 +139,7 @@ def zarr_labels(store: Any, table: str, path: Path) -> list[str]:
         raise unreadable(path, "zarr", error) from error
 
 
-def zarr_matrix(path: Path, layer: str | None = None) -> tuple[Any, Any]:
+def zarr_matrix(path: Path, layer: str | None = None) -> tuple[Any, zarr.Group | None]:
     """Open a matrix of a zarr store.
 
     Parameters
@@ -152,24 +155,24 @@ def zarr_matrix(path: Path, layer: str | None = None) -> tuple[Any, Any]:
     store : group of zarr, or None
         Where AnnData wrote the matrix as X or a layer: ``obs`` and ``var`` are there.
     """
-    found = _open_zarr(path)
-    if _encoding(found) == "anndata":
+    opened = _open_zarr(path)
+    if _encoding(opened) == "anndata":
         element = "X" if layer is None else f"layers/{layer}"
-        if element not in found:
-            held = [f"layers/{name}" for name in found.get("layers", ())]
+        if element not in opened:
+            held = [f"layers/{name}" for name in opened.get("layers", ())]
             got = listing(held) if held else "no layers"
             do = "choose one of them with --layer, or by its path: store.zarr/layers/NAME"
             raise InputError(message(f"{element} in {path}", got, do))
-        return found[element], found
+        return opened[element], opened
     if layer is not None:
         do = "leave it out, or name the store"
         got = f"layer={layer!r} for {path}"
         raise InputError(message("layer only for stores that AnnData wrote", got, do))
     store = path.parents[path.parent.name == "layers"]
     if not (in_zarr(store) and (path.name == "X" or path.parent.name == "layers")):
-        return found, None
+        return opened, None
     group = _open_zarr(store)
-    return found, group if _encoding(group) == "anndata" else None
+    return opened, group if _encoding(group) == "anndata" else None
 
 
 def _open_zarr(path: Path) -> Any:

@@ -27,7 +27,6 @@ from bochner.errors import InputError, message
 from bochner.estimators.rflvm import RFLVM
 from bochner.io.outputs import replacing
 from bochner.io.table import dense
-from bochner.likelihoods.likelihood import Gaussian
 from bochner.page import charts
 from bochner.page.charts import counted
 from bochner.page.content import Rows, gather
@@ -386,9 +385,8 @@ def _noise(model: LatentVariableEstimator) -> dict[str, str]:
     decided it.
     """
     return {
-        view.name: "one per column" if view.likelihood.per_column else "one for all columns"
-        for view in model._fit.posterior
-        if isinstance(view.likelihood, Gaussian)
+        view.name: "one for all columns" if view.likelihood.one_variance else "one per column"
+        for view in model._gaussian_views()
     }
 
 

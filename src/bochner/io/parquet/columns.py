@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from bochner.data.columns import listing
 from bochner.errors import InputError, message
 from bochner.extras import require
 from bochner.io.join import check_unique
 from bochner.io.table import unreadable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # What pandas and pyarrow raise of damaged files: pyarrow's own errors are ValueErrors, and metadata
 # that are not as expected end in errors of any lookup.
@@ -27,7 +30,7 @@ def damaged(path: Path, error: Exception) -> InputError:
     return unreadable(path, "parquet", words[0])
 
 
-def schema_of(path: Path) -> Any:
+def schema_of(path: Path) -> pa.Schema:
     """Return the schema of a parquet file, whose columns have different names."""
     try:
         schema = require("pyarrow.parquet", "reads parquet files").read_schema(path)
@@ -38,14 +41,14 @@ def schema_of(path: Path) -> Any:
     return schema
 
 
-def index_columns(schema: Any) -> list[str]:
+def index_columns(schema: pa.Schema) -> list[str]:
     """Return the columns in which pandas and Dask keep the index: they are no data."""
     stored = (schema.pandas_metadata or {}).get("index_columns", [])
     levels = [name for name in [*stored, _DASK_INDEX] if isinstance(name, str)]
     return [name for name in dict.fromkeys(levels) if name in schema.names]
 
 
-def name_columns(schema: Any) -> list[str]:
+def name_columns(schema: pa.Schema) -> list[str]:
     """Return the columns of the index that name rows: whole numbers of Dask, which begin again in
     each of its partitions, do not.
     """
@@ -59,7 +62,7 @@ def is_nameless(index: str) -> bool:
     return index == _DASK_INDEX or index.startswith(_PANDAS_INDEX)
 
 
-def data_columns(schema: Any) -> list[str]:
+def data_columns(schema: pa.Schema) -> list[str]:
     """Return the columns that are no index."""
     index = index_columns(schema)
     return [name for name in schema.names if name not in index]

@@ -6,7 +6,7 @@ import bisect
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,10 @@ from bochner.errors import InputError, message
 from bochner.extras import require
 from bochner.io.parquet.columns import check_same, data_columns, schema_of
 from bochner.io.table import unreadable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 
 class ParquetSource(RowSource):
@@ -59,7 +63,7 @@ class ParquetSource(RowSource):
         self.n_rows = ends[-1]
         self.n_columns = len(self.columns)
         self.dtype = np.dtype(np.float32 if kinds == {"float"} else np.float64)
-        self._last: tuple[int, tuple[int, int], Any] = (-1, (0, 0), None)
+        self._last: tuple[int, tuple[int, int], pa.Table | None] = (-1, (0, 0), None)
         nothing = np.empty((0, self.n_columns), self.dtype)
         self._held: tuple[int, NDArray[np.generic]] = (-1, nothing)
 
@@ -87,7 +91,7 @@ class ParquetSource(RowSource):
             self._held = (number, out)
         return self._held[1]
 
-    def _read_group(self, file: int, group: int) -> Any:
+    def _read_group(self, file: int, group: int) -> pa.Table:
         """Return the columns of a row group."""
         path = self._paths[file]
         try:
@@ -103,7 +107,7 @@ class ParquetSource(RowSource):
                 raise changed(got) from error
             raise unreadable(path, "parquet", error) from error
 
-    def _footer(self, file: int) -> Any:
+    def _footer(self, file: int) -> pq.FileMetaData:
         """Return what a file says of its row groups: long where columns are many, and the same for
         all groups of the file while nobody writes to it.
 
@@ -146,7 +150,7 @@ class ParquetSource(RowSource):
         return kinds
 
 
-def _group_rows(metadata: Any) -> list[int]:
+def _group_rows(metadata: pq.FileMetaData) -> list[int]:
     """Return the number of rows of each row group."""
     return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
