@@ -7,6 +7,7 @@ import pytest
 
 from bochner import plots
 from bochner.errors import InputError
+from bochner.page.labels import Labels
 from bochner.plots.figures import shortened
 
 pytest.importorskip("matplotlib")
@@ -79,7 +80,7 @@ def test_more_classes_than_marks_are_counted(model):
     assert len(legend(ax)) == 30
     first = ax.get_legend().get_window_extent()
     assert 0 < first.y0 < first.y1 < ax.figure.bbox.y1
-    many = plots.labels.RowLabels(np.arange(60) % 58, [f"type {i}" for i in range(58)])
+    many = Labels("label", np.arange(60) % 58, [f"type {i}" for i in range(58)])
     ax = plots.axes(8.4, 5.6)[0]
     plots.labels.draw_labels(
         ax, np.random.default_rng(0).normal(size=(60, 2)), many, 9, "Blues"

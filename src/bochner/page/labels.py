@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.data.accepted import is_missing
+from bochner.data.arrays import BoolArray
 from bochner.data.validation import as_array
 from bochner.errors import InputError, message
 from bochner.io.array_files import LABELS, load_arrays
@@ -52,6 +53,13 @@ class Labels:
     values: NDArray[np.generic]
     classes: list[str] | None
     dates: str | None = None
+
+    @property
+    def known(self) -> BoolArray:
+        """Which rows have a label: a finite number, or a class."""
+        if self.classes is None:
+            return np.isfinite(self.values.astype(np.float64))
+        return np.asarray(self.values.astype(np.int64) >= 0)
 
 
 def as_labels(given: Any, n_rows: int, *, read_dates: bool = False) -> list[Labels]:

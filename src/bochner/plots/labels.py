@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bochner.data.arrays import BoolArray, FloatArray
+from bochner.data.arrays import FloatArray
 from bochner.data.validation import as_array
 from bochner.errors import InputError, message
 from bochner.page.dates import as_dates
-from bochner.page.labels import as_labels
+from bochner.page.labels import Labels, as_labels
 from bochner.plots.figures import BESIDE, COLOURS, FAINT, INK, figure, legend, shortened
 
 if TYPE_CHECKING:
@@ -34,45 +33,13 @@ _LETTER = 8.0
 _LINE = 16.0
 
 
-@dataclass(frozen=True)
-class RowLabels:
-    """One label of every row.
-
-    Attributes
-    ----------
-    values : ndarray of shape (N,)
-        Numbers (NaN = missing), days since 1970, or codes of classes (-1 = missing).
-    classes : list of str, or None
-        Names of the classes; None for numbers.
-    name : str
-        Of the numbers.
-    are_dates : bool
-    """
-
-    values: NDArray[np.generic]
-    classes: list[str] | None
-    name: str = "label"
-    are_dates: bool = False
-
-    @property
-    def known(self) -> BoolArray:
-        """Which rows have a label."""
-        if self.classes is None:
-            return np.isfinite(self.values.astype(np.float64))
-        return np.asarray(self.values.astype(np.int64) >= 0)
-
-    @property
-    def figure_width(self) -> float:
-        """Inches that a map and its legend need."""
-        many = self.classes is not None and len(self.classes) > _LISTED
-        return 8.4 if many else 6.4
-
-    def of(self, rows: NDArray[np.intp]) -> RowLabels:
-        """Return the labels of some rows."""
-        return replace(self, values=self.values[rows])
+def figure_width(labels: Labels) -> float:
+    """Return the inches that a map and its legend need."""
+    many = labels.classes is not None and len(labels.classes) > _LISTED
+    return 8.4 if many else 6.4
 
 
-def row_labels(given: object, n_rows: int) -> RowLabels:
+def row_labels(given: object, n_rows: int) -> Labels:
     """Tell classes, numbers and dates apart.
 
     Raises
@@ -86,20 +53,15 @@ def row_labels(given: object, n_rows: int) -> RowLabels:
             message(f"labels of shape ({n_rows},)", str(y.shape), "pass one per training row")
         )
     if y.dtype.kind == "m":
-        return RowLabels(y / np.timedelta64(1, "D"), None, "label (days)")
+        return Labels("label (days)", y / np.timedelta64(1, "D"), None)
     days = as_dates(y, of_text=False)
     if days is not None:
-        return _of_dates(days)
-    labels = as_labels(given, n_rows)[0]
-    return RowLabels(labels.values, labels.classes)
+        since = np.where(np.isnat(days), np.nan, days.astype(np.int64))
+        return Labels("label", since, None, "time")
+    return replace(as_labels(given, n_rows)[0], name="label")
 
 
-def _of_dates(days: NDArray[np.datetime64]) -> RowLabels:
-    since = days.astype(np.int64) / _MILLISECONDS_A_DAY
-    return RowLabels(np.where(np.isnat(days), np.nan, since), None, are_dates=True)
-
-
-def draw_labels(ax: Axes, Z: FloatArray, labels: RowLabels, size: float, cmap: str) -> None:
+def draw_labels(ax: Axes, Z: FloatArray, labels: Labels, size: float, cmap: str) -> None:
     """Draw rows in the colours of their labels, with what tells the colours; those without a label
     are grey.
     """
@@ -113,7 +75,7 @@ def draw_labels(ax: Axes, Z: FloatArray, labels: RowLabels, size: float, cmap: s
         _draw_classes(ax, Z, labels, size, marks)
         return
     if known.any():
-        _draw_numbers(ax, Z[known], labels.of(np.flatnonzero(known)), size, cmap)
+        _draw_numbers(ax, Z[known], replace(labels, values=labels.values[known]), size, cmap)
     if marks:
         legend(ax, *zip(*marks, strict=True), loc="upper left", frameon=True)
 
@@ -122,20 +84,22 @@ def _points(ax: Axes, Z: FloatArray, **style: Any) -> PathCollection:
     return ax.scatter(Z[:, 0], Z[:, 1], **style)
 
 
-def _draw_numbers(ax: Axes, Z: FloatArray, labels: RowLabels, size: float, cmap: str) -> None:
+def _draw_numbers(ax: Axes, Z: FloatArray, labels: Labels, size: float, cmap: str) -> None:
     from matplotlib import dates
 
-    points = _points(ax, Z, s=size, c=labels.values.astype(float), cmap=cmap, linewidths=0)
+    values = labels.values.astype(float)
     ticks: dict[str, object] = {}
-    if labels.are_dates:
+    if labels.dates:
+        values = values / _MILLISECONDS_A_DAY
         places = dates.AutoDateLocator()  # type: ignore[no-untyped-call]
         style = dates.ConciseDateFormatter(places)  # type: ignore[no-untyped-call]
         ticks = {"ticks": places, "format": style}
+    points = _points(ax, Z, s=size, c=values, cmap=cmap, linewidths=0)
     figure(ax).colorbar(points, ax=ax, label=labels.name, **ticks)
 
 
 def _draw_classes(
-    ax: Axes, Z: FloatArray, labels: RowLabels, size: float, below: list[tuple[Artist, str]]
+    ax: Axes, Z: FloatArray, labels: Labels, size: float, below: list[tuple[Artist, str]]
 ) -> None:
     """Draw the classes with most rows, in their order, each with a mark of its own; other classes
     share one, and stand below with the marks that are there already.

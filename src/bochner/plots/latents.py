@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +24,7 @@ from bochner.plots.figures import (
     legend,
     shortened,
 )
-from bochner.plots.labels import draw_labels, row_labels
+from bochner.plots.labels import draw_labels, figure_width, row_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,7 +82,7 @@ def latent_map(
     Z, std, names = _coordinates(model, dims)
     n_rows = len(Z)
     y = None if labels is None else row_labels(labels, n_rows)
-    ax = ax or axes(6.4 if y is None else y.figure_width, 5.6)[0]
+    ax = ax or axes(6.4 if y is None else figure_width(y), 5.6)[0]
     if names[0] != "row":
         # the prior is as wide in every direction
         ax.set_aspect("equal", adjustable="datalim")
@@ -89,7 +90,7 @@ def latent_map(
         some = np.linspace(0, n_rows - 1, _DRAWN).astype(int)
         Z = Z[some]
         std = std[some]
-        y = None if y is None else y.of(some)
+        y = None if y is None else replace(y, values=y.values[some])
     _ellipses(ax, Z, std, n_ellipses)
     size = float(np.clip(9000 / len(Z), 5, 30)) if s is None else s
     if y is None:

@@ -113,11 +113,13 @@ def complete(
     """
     means = []
     variances = []
+    given = offsets or [None] * len(views)
+    kept = _categories(views)
     slopes = placement.modes.shape[2] * sum(
         view.n_columns + view.draws[0].frequencies.n_features for view in views
     )
     for part in chunks(placement.modes.shape[0], max(1, min(_CHUNK, _SLOPES // slopes))):
-        row_offsets = offsets_of(offsets or [None] * len(views), part)
+        row_offsets = offsets_of(given, part)
         modes = [
             _decode_mode(views, placement, part, r, row_offsets)
             for r in range(placement.modes.shape[1])
@@ -129,15 +131,12 @@ def complete(
             w * (v + (m - mean).square()) for w, (m, v) in zip(weights, modes, strict=True)
         ]
         variance = torch.stack(spread).sum(0)
-        kept = _categories(views, mean.shape[1])
         means.append(torch.where(kept, modes[0][0], mean))
         variances.append(torch.where(kept, modes[0][1], variance))
     mean, variance = torch.cat(means), torch.cat(variances)
     unknown = _at_prior(placement).nonzero()[:, 0]
     if unknown.numel():
-        kept = _categories(views, mean.shape[1])
-        row_offsets = offsets_of(offsets or [None] * len(views), unknown)
-        at_prior = _under_the_prior(views, placement.of(unknown), row_offsets)
+        at_prior = _under_the_prior(views, placement.of(unknown), offsets_of(given, unknown))
         mean[unknown] = torch.where(kept, mean[unknown], at_prior[0])
         variance[unknown] = torch.where(kept, variance[unknown], at_prior[1])
     return mean, variance
@@ -210,13 +209,13 @@ def _decode_mode(
     return mean, variance
 
 
-def _categories(views: Sequence[ViewPosterior], n_columns: int) -> Tensor:
+def _categories(views: Sequence[ViewPosterior]) -> Tensor:
     """Mark the data columns that hold categories, (sum of M,)."""
     marks = [
         torch.full((view.n_data_columns,), isinstance(view.likelihood, Categorical))
         for view in views
     ]
-    return torch.cat(marks).expand(n_columns)
+    return torch.cat(marks)
 
 
 def draw_latents(placement: Placement, n_draws: int, seed: int) -> Tensor:
