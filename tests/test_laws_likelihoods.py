@@ -24,6 +24,7 @@ from bochner.likelihoods import (
     Gaussian,
     NegativeBinomial,
     Poisson,
+    tilted,
 )
 from bochner.likelihoods.counts import log_factorial, moment_dispersion
 from bochner.likelihoods.densities import EntryDensity
@@ -507,7 +508,28 @@ def test_a_large_count_has_the_value_that_all_its_digits_have():
     torch.testing.assert_close(wide.value[0], plain, rtol=1e-9, atol=1e-4)
 
 
-@pytest.mark.parametrize("variance", [0.0, 0.3, 4.0])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_best_tilt_is_found_at_any_variance(dtype):
+    """It is where its own slope is 0, from variances of 10 on, too, where a plain iteration goes to
+    and fro.
+    """
+    mean, variance = (
+        part.flatten().to(dtype)
+        for part in torch.meshgrid(
+            torch.linspace(-60.0, 60.0, 121), torch.logspace(-3, 3, 61), indexing="ij"
+        )
+    )
+    a = tilted.tilt(mean, variance).double()
+    low, high = torch.zeros_like(a), torch.ones_like(a)
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        more = middle < torch.sigmoid(mean + (0.5 - middle) * variance)
+        low, high = torch.where(more, middle, low), torch.where(more, high, middle)
+    digits = 1e-11 if dtype == torch.float64 else 2e-6
+    torch.testing.assert_close(a, low, rtol=0.0, atol=digits)
+
+
+@pytest.mark.parametrize("variance", [0.0, 0.3, 4.0, 30.0, 300.0])
 def test_the_expansion_of_a_huge_count_keeps_its_digits(variance):
     """Values are differences of parts of 10^13; their slopes are of order 1."""
     likelihood = NegativeBinomial(0.7, bound="tilted")

@@ -19,18 +19,37 @@ from torch import Tensor
 from bochner.likelihoods.densities import softplus
 from bochner.likelihoods.likelihood import Curvatures, Slopes
 
-# Newton steps from a good start.
-_STEPS = 3
+# Newton steps that bring the tilt to rounding where the variance is at most `_WIDE`, in double
+# precision and in single, and how many more any other variance takes.
+_STEPS, _STEPS_SINGLE = 3, 2
+_WIDE = 4.0
+_MORE_STEPS = 3
 
 
 def tilt(mean: Tensor, variance: Tensor) -> Tensor:
-    """Return a after Newton steps from logistic(mean); any a gives a bound."""
-    a = torch.sigmoid(mean)
-    for _ in range(_STEPS):
-        p = torch.addcmul(mean, 0.5 - a, variance).sigmoid_()
-        spread = torch.addcmul(p, p, p, value=-1.0)
-        a = torch.addcdiv(a, p - a, spread.mul_(variance).add_(1.0))
-    return a
+    """Return the best a; any a gives a bound, but only the best one has its slopes.
+
+    u = m + (1/2 - a) v solves u + v (logistic(u) - 1/2) = m, which is concave above 0 and odd:
+    Newton's method from below the solution rises to it, whatever the variance.
+    """
+    size = mean.abs()
+    below = torch.maximum(size / (1.0 + 0.25 * variance), size - 0.5 * variance)
+    steps = _STEPS_SINGLE if mean.dtype == torch.float32 else _STEPS
+    u = _newton(below.copysign_(mean), mean, variance, steps)
+    wide = variance > _WIDE
+    if wide.any():
+        wide = wide.expand(u.shape)
+        u[wide] = _newton(u[wide], mean[wide], variance.expand(u.shape)[wide], _MORE_STEPS)
+    return u.sigmoid_()
+
+
+def _newton(u: Tensor, mean: Tensor, variance: Tensor, steps: int) -> Tensor:
+    for _ in range(steps):
+        p = torch.sigmoid(u)
+        slope = torch.addcmul(p, p, p, value=-1.0).mul_(variance).add_(1.0)
+        left = torch.addcmul(u - mean, p - 0.5, variance)
+        u = torch.addcdiv(u, left, slope, value=-1.0)
+    return u
 
 
 def log1p_exp(a: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
@@ -60,12 +79,8 @@ def _slopes(
     mean: Tensor,
     variance: Tensor,
 ) -> Slopes:
-    inner = mean + (0.5 - a) * variance
-    p = torch.sigmoid(inner)
-    # the slopes of the bound for this a, the best or not
-    d_variance = 0.5 * a.square() + p * (0.5 - a)
-    bound = 0.5 * a.square() * variance + softplus(inner)
-    return Slopes(log_c + y * mean - b * bound, y - b * p, -b * d_variance)
+    bound = log1p_exp(a, mean, variance)
+    return Slopes(log_c + y * mean - b * bound, y - b * a, -0.5 * b * a * (1.0 - a))
 
 
 def curvatures(b: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:
