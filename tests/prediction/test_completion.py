@@ -13,7 +13,13 @@ import bochner as bo
 from bochner.kernels.spectral_mixture import SpectralMixture
 from bochner.latent_inference.infer import place
 from bochner.likelihoods.likelihood import Gaussian
-from bochner.prediction.completion import Mixture, complete, draw_rows, mixed_moments
+from bochner.prediction.completion import (
+    Mixture,
+    complete,
+    draw_latents,
+    draw_rows,
+    mixed_moments,
+)
 from bochner.prediction.decoding import complete as complete_by_modes
 from bochner.prediction.decoding import decode
 from bochner.prediction.row_posterior import predictive_placement
@@ -108,6 +114,31 @@ def test_draws_have_the_moments_of_the_mixture_and_share_one_latent():
     assert torch.equal(
         draw_rows(views, mixture, rows, 2, seed=1), draw_rows(views, mixture, rows, 2, seed=1)
     )
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("n_draws", [1, 200])
+def test_a_draw_of_a_row_is_of_one_place_where_it_lacks_a_view_and_parts_of_another(
+    dim, n_draws
+):
+    """Both distributions stay what they are, and their draws are paired."""
+    views, x, (a, _) = _views(dim, 0.3)
+    n = 200 // n_draws
+    some = a[:1].repeat(n, 1)
+    some[:, 2:] = NAN
+    mixture = Mixture(x, {"a": 1.0, "b": 1.0})
+    rows = [some, torch.full((n, 6), NAN, dtype=torch.float64)]
+    by_mode, mixed = (
+        part.reshape(-1, dim) for part in draw_latents(views, mixture, rows, n_draws, seed=0)
+    )
+    assert len(by_mode) == len(mixed) == 200
+    paired = (by_mode - mixed).square().sum(1).mean()
+    apart = torch.cdist(by_mode, mixed).square().mean()
+    assert float(paired) < 0.4 * float(apart)
+    mean, _ = complete(views, mixture, rows)
+    draws = draw_rows(views, mixture, rows, n_draws, seed=0).reshape(-1, 12)
+    z = (draws.mean(0) - mean[0])[2:] / (draws.std(0)[2:] / math.sqrt(200))
+    assert float(z.abs().max()) < 5
 
 
 def test_exact_data_choose_the_modes_and_views_that_agree_less_than_the_model_thinks_a_low_temperature():  # noqa: E501

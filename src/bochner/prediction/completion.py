@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from bochner import random
@@ -33,6 +34,8 @@ from bochner.weight_posterior.posterior import ViewPosterior
 
 # Rows that are completed at once.
 _CHUNK = 1024
+# Draws of two kinds that are paired at once, if need be of more than were asked for.
+_PAIRED = 64
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,8 @@ def draw_latents(
     -------
     list over views of Tensor of shape (n, n_draws, D), or (n, n_draws, D + L) with covariates
         From the mixture where a row lacks the whole view, from the row's own modes otherwise; 0
-        where a row has no holes.
+        where a row has no holes. Where a row has views of both kinds, places of a draw lie as close
+        to each other as the two distributions allow.
     """
     offsets = offsets or [None] * len(views)
     exponents = mixture.exponents(views, rows)
@@ -180,7 +184,9 @@ def draw_latents(
     n_rows = rows[0].shape[0]
     beside = columns_beside(covariates, n_rows)
     width = mixture.candidates.shape[1] + beside.shape[1]
-    by_mode = torch.zeros(n_rows, n_draws, width, dtype=torch.float64)
+    both = by_modes & ~exponents.isnan()
+    count = -(-n_draws // _PAIRED) * _PAIRED if bool(both.any()) else n_draws
+    by_mode = torch.zeros(n_rows, count, width, dtype=torch.float64)
     if bool(by_modes.any()):
         placed = _placed(
             views,
@@ -189,17 +195,34 @@ def draw_latents(
             offsets_of(offsets, by_modes),
             beside[by_modes],
         )
-        by_mode[by_modes] = latents_by_modes(placed, n_draws, seed)
+        by_mode[by_modes] = latents_by_modes(placed, count, seed)
     mixed = by_mode.clone()
     source = random.generator(seed, "complete/mixture")
     for part, weights in _weights(
         views, mixture, rows, exponents, (~exponents.isnan()).nonzero()[:, 0], offsets
     ):
         mixed[part] = mixture.candidates[
-            torch.multinomial(weights, n_draws, replacement=True, generator=source)
+            torch.multinomial(weights, count, replacement=True, generator=source)
         ]
+    mixed[both] = _paired(mixed[both], by_mode[both])
     lacks = [(y.isnan().all(dim=1) & ~exponents.isnan())[:, None, None] for y in rows]
-    return [torch.where(without, mixed, by_mode) for without in lacks]
+    return [torch.where(without, mixed, by_mode)[:, :n_draws] for without in lacks]
+
+
+def _paired(mixed: Tensor, by_mode: Tensor) -> Tensor:
+    """Return draws of one distribution, (n, draws, D), in the order that brings them closest to
+    those of another: a draw of a row is of one place then, and both distributions are what they
+    were.
+    """
+    pooled = torch.cat([mixed, by_mode], dim=1).std(1, keepdim=True)
+    scale = pooled.clamp(min=torch.finfo(pooled.dtype).tiny)
+    out = mixed.clone()
+    for block in range(0, mixed.shape[1], _PAIRED):
+        some = slice(block, block + _PAIRED)
+        away = torch.cdist(by_mode[:, some] / scale, mixed[:, some] / scale).square()
+        for row, cost in enumerate(away.numpy()):
+            out[row, some] = mixed[row, some][linear_sum_assignment(cost)[1]]
+    return out
 
 
 def _placed(
