@@ -13,7 +13,8 @@ from bochner import plots
 from bochner.errors import InputError
 from bochner.plots.figures import COLOURS
 
-matplotlib = pytest.importorskip("matplotlib")
+pytest.importorskip("matplotlib")
+Figure = pytest.importorskip("matplotlib.figure").Figure
 
 
 def test_every_plot_writes_a_png_with_title_and_labels(model, tmp_path):
@@ -37,6 +38,58 @@ def test_every_plot_writes_a_png_with_title_and_labels(model, tmp_path):
 
 def test_a_notebook_shows_the_figure_of_axes(model):
     assert plots.relevance(model)._repr_png_()[:4] == b"\x89PNG"
+
+
+def test_a_notebook_shows_and_save_writes_the_figure_of_several_axes(model, tmp_path):
+    report = bo.calibration(
+        model, model.sample(40, random_state=0), hide="view", n_draws=40, random_state=0
+    )
+    K = model.kernel_matrix(model.embedding_, view="left")
+    for axs in (
+        plots.axes(6, 3, 2),
+        plots.calibration(report),
+        plots.calibration(report, Figure().subplots(1, 2)),
+        plots.kernel_recovery(model, K, "left"),
+        plots.kernel_recovery(model, K, "left", axs=list(plots.axes(9, 3, 3))),
+    ):
+        assert isinstance(axs, list)
+        assert axs._repr_png_()[:4] == b"\x89PNG"
+        assert plots.save(axs, tmp_path / "several.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    ("given", "got"),
+    [
+        ([], "an object of type list"),
+        ("x.png", "an object of type str"),
+        ([*plots.axes(2, 2), *plots.axes(2, 2)], "Axes of 2 figures"),
+    ],
+)
+def test_what_has_no_figure_is_not_saved(given, got, tmp_path):
+    with pytest.raises(InputError, match=f"got {got}. Pass what a function of bochner.plots"):
+        plots.save(given, tmp_path / "none.png")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("draw", [plots.relevance, plots.bound_trace, plots.latent_map])
+def test_titles_and_legends_stay_within_small_axes(model, draw):
+    figure = Figure(figsize=(6, 2.5))
+    left, right = figure.subplots(1, 2)
+    options = {"labels": ["a", "b"] * 15} if draw is plots.latent_map else {}
+    draw(model, ax=left, **options)
+    figure.draw_without_rendering()
+    neighbour = right.get_window_extent().x0
+    titles = [text for text in left.get_children() if getattr(text, "get_text", str)()]
+    assert titles
+    for part in (*titles, left.get_legend()):
+        assert part.get_window_extent().x1 < neighbour
+    assert left.get_legend().get_window_extent().x1 <= left.get_window_extent().x1
+
+
+def test_legends_stand_beside_axes_where_the_layout_makes_room(model):
+    ax = plots.relevance(model)
+    ax.figure.draw_without_rendering()
+    assert ax.get_legend().get_window_extent().x0 > ax.get_window_extent().x1
 
 
 def test_title_colours_and_sizes_are_the_callers(model):
@@ -123,6 +176,8 @@ def test_kernel_recovery_refuses_what_is_no_kernel_of_the_rows(model):
         plots.kernel_recovery(model, np.triu(np.ones((30, 30))), "left")
     with pytest.raises(InputError, match=r"order of shape \(30,\), got \(2,\)"):
         plots.kernel_recovery(model, np.eye(30), "left", [1, 2])
+    with pytest.raises(InputError, match=r"three Axes, got 2. Leave axs out, or pass a list"):
+        plots.kernel_recovery(model, np.eye(30), "left", axs=plots.axes(6, 3, 2))
 
 
 def test_the_spectrum_shows_every_component_twice(model, tmp_path):
@@ -149,8 +204,14 @@ def test_the_spectrum_shows_every_component_twice(model, tmp_path):
     )
     w, density = plots.spectrum(one).lines[-1].get_data()
     assert np.trapezoid(density, w) == pytest.approx(1.0, abs=1e-3)
-    with pytest.raises(InputError, match="two dimensions from 0 to 1, got dims="):
-        plots.spectrum(two, dims=(0, 2))
+    for dims in ((0, 2), (1, 1)):
+        with pytest.raises(InputError, match="two dimensions from 0 to 1, got dims="):
+            plots.spectrum(two, dims=dims)
+    ax.figure.draw_without_rendering()
+    right = learned["means"][:n] + learned["scales"][:n] * (1.0, 0.0)
+    np.testing.assert_allclose(sorted(text.xy[0] for text in ax.texts), np.sort(right[:, 0]))
+    for text in ax.texts:
+        assert text.get_window_extent().x0 >= ax.transData.transform(text.xy)[0]
     with pytest.raises(
         InputError, match=r"a kernel with mixture components, got the kernel of view 'x' with"
     ):
@@ -238,8 +299,9 @@ def small_bound(model):
 def test_wrong_labels_and_dimensions_are_refused(model):
     with pytest.raises(InputError, match=r"labels of shape \(30,\)"):
         plots.latent_map(model, labels=[1, 2])
-    with pytest.raises(InputError, match="two dimensions from 0 to 1"):
-        plots.latent_map(model, dims=(0, 2))
+    for dims in ((0, 2), (0, 0)):
+        with pytest.raises(InputError, match="two dimensions from 0 to 1"):
+            plots.latent_map(model, dims=dims)
     with pytest.raises(InputError, match="view= one of"):
         plots.learned_kernel(model)
 
@@ -265,6 +327,8 @@ def test_the_shown_line_hides_what_was_not_observed():
     np.testing.assert_array_equal(picture[10:14, 4:], true[1].reshape(4, 3) + 1)
     assert np.isnan(picture[7:9, :3]).all()
     assert int(np.nansum(hidden)) == int((~observed).sum())
+    with pytest.raises(ValueError, match="The 'n' parameter of completions must be an int"):
+        plots.completions(true, true, observed, (4, 3), n=0)
     with pytest.raises(InputError, match=r"three arrays of shape \(rows, 9\)"):
         plots.completions(true, true, observed, (3, 3))
 

@@ -1,5 +1,6 @@
 """Pictures of fitted models: every function draws into an Axes and returns it, without pyplot's
-global state.
+global state. A notebook shows what the last expression of its cell returns; ``plt.show()`` shows
+what was drawn into an ``ax`` of pyplot's.
 """
 
 from bochner.plots.decodings import decoded_grid, reconstructions, starts

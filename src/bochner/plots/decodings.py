@@ -28,6 +28,7 @@ from bochner.plots.figures import (
     finish,
     quoted,
     shortened,
+    two_dimensions,
 )
 
 if TYPE_CHECKING:
@@ -391,14 +392,9 @@ def _plane(
     if Z.shape[1] == 1:
         do = "draw its kernel, or fit with n_components=2"
         raise InputError(message("a model with two latent dimensions", "one of 1", do))
-    if dims[0] == dims[1] or not all(0 <= d < Z.shape[1] for d in dims):
-        raise InputError(
-            message(
-                f"two dimensions from 0 to {Z.shape[1] - 1}", f"dims={dims}", "correct them"
-            )
-        )
-    low = Z[:, list(dims)].min(axis=0)
-    high = Z[:, list(dims)].max(axis=0)
+    chosen = two_dimensions(dims, Z.shape[1])
+    low = Z[:, chosen].min(axis=0)
+    high = Z[:, chosen].max(axis=0)
     # where all rows lie at one place too
     margin = _MARGIN * np.where(high > low, high - low, 1.0)
     low, high = low - margin, high + margin

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import functools
 import io
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bochner.errors import printable
+import numpy as np
+
+from bochner.data.accepted import pair
+from bochner.errors import InputError, message, printable
 from bochner.io.outputs import replacing
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.container import Container
+    from matplotlib.figure import Figure
 
 # Of what a notebook shows: as many as matplotlib has by default.
 _SCREEN_DPI = 100
@@ -36,16 +41,25 @@ COLOURS = (
     "#717581",
     "#92dadd",
 )
-# Where a legend covers no data.
-BESIDE: dict[str, object] = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+# Inches of a letter of a title.
+_LETTER = 0.085
+_LEAST_LETTERS = 12
 
 
-def save(ax: Axes, path: str | Path, dpi: int = 150) -> Path:
+class ShownList(list["Axes"]):
+    """Axes of one figure, which a notebook shows."""
+
+    def _repr_png_(self) -> bytes:
+        return _png(self[0])
+
+
+def save(ax: Axes | Sequence[Axes], path: str | Path, dpi: int = 150) -> Path:
     """Write the figure of an Axes to a file and return its path.
 
     Parameters
     ----------
-    ax : Axes
+    ax : Axes or list of Axes
+        As a function of this module returned it; several are those of one figure.
     path : path
         Its ending chooses the format: .png, .pdf, .svg.
     dpi : int, default=150
@@ -53,13 +67,33 @@ def save(ax: Axes, path: str | Path, dpi: int = 150) -> Path:
     Returns
     -------
     Path
+
+    Raises
+    ------
+    InputError
+        ``ax`` is something else.
     """
+    drawn = _one_figure(ax)
     target = Path(path)
     # matplotlib takes the format from the name, which the file does not have yet
     kind = target.suffix.lstrip(".").lower() or "png"
     with replacing(target) as part:
-        figure(ax).savefig(part, dpi=dpi, format=kind)
+        drawn.savefig(part, dpi=dpi, format=kind)
     return target
+
+
+def _one_figure(ax: object) -> Figure:
+    """Return the figure of an Axes, or of several, of a part of it too."""
+    several = np.asarray(ax, dtype=object).ravel()
+    figures = [figure(one).figure for one in several if hasattr(one, "get_figure")]
+    got = f"an object of type {type(ax).__name__}"
+    if several.size and len(figures) == several.size:
+        made: Figure = figures[0]
+        if all(other is made for other in figures):
+            return made
+        got = f"Axes of {len({id(one) for one in figures})} figures"
+    do = "pass what a function of bochner.plots returned"
+    raise InputError(message("an Axes, or a list of Axes of one figure", got, do))
 
 
 def axes(width: float, height: float, n_columns: int = 1) -> list[Axes]:
@@ -74,6 +108,7 @@ def axes(width: float, height: float, n_columns: int = 1) -> list[Axes]:
     Returns
     -------
     list of Axes
+        A notebook shows their figure.
 
     Raises
     ------
@@ -86,7 +121,25 @@ def axes(width: float, height: float, n_columns: int = 1) -> list[Axes]:
         raise ImportError('pictures need matplotlib: pip install "bochner[plot]"') from error
     made = Figure(figsize=(width, height), layout="constrained")
     kind = {"axes_class": _shown_axes()}
-    return list(made.subplots(1, n_columns, squeeze=False, subplot_kw=kind)[0])
+    return ShownList(made.subplots(1, n_columns, squeeze=False, subplot_kw=kind)[0])
+
+
+def given_or_made(
+    given: Sequence[Axes] | None, count: int, width: float, height: float
+) -> ShownList:
+    """Return so many Axes of the caller, or those of a new figure of so many inches.
+
+    Raises
+    ------
+    InputError
+        There are more or fewer.
+    """
+    several = ShownList(axes(width, height, count) if given is None else given)
+    if len(several) != count:
+        word = {2: "two", 3: "three"}[count]
+        do = f"leave axs out, or pass a list of {word}"
+        raise InputError(message(f"{word} Axes", str(len(several)), do))
+    return several
 
 
 @functools.cache
@@ -96,11 +149,15 @@ def _shown_axes() -> type[Axes]:
 
     class ShownAxes(Axes):
         def _repr_png_(self) -> bytes:
-            buffer = io.BytesIO()
-            figure(self).savefig(buffer, format="png", dpi=_SCREEN_DPI)
-            return buffer.getvalue()
+            return _png(self)
 
     return ShownAxes
+
+
+def _png(ax: Axes) -> bytes:
+    buffer = io.BytesIO()
+    figure(ax).savefig(buffer, format="png", dpi=_SCREEN_DPI)
+    return buffer.getvalue()
 
 
 def figure(ax: Axes) -> Any:
@@ -111,10 +168,35 @@ def figure(ax: Axes) -> Any:
 def finish(ax: Axes, title: str, x: str, y: str) -> None:
     """Give an Axes its title and labels, in one style."""
     # names of columns and views may hold dollar signs, which would start mathematics
-    ax.set_title(title, loc="left", fontsize=11, color=INK, parse_math=False)
+    lines = "\n".join(textwrap.fill(line, _letters(ax)) for line in title.splitlines())
+    ax.set_title(lines, loc="left", fontsize=11, color=INK, parse_math=False)
     ax.set_xlabel(x, parse_math=False)
     ax.set_ylabel(y, parse_math=False)
     ax.spines[["top", "right"]].set_visible(False)
+
+
+def _letters(ax: Axes) -> int:
+    """Return how many letters of a title have room above an Axes, without its neighbours."""
+    share = ax.get_position().width
+    place = ax.get_subplotspec()
+    # our figures are as wide as their titles ask for
+    if place is not None and isinstance(ax, _shown_axes()):
+        share = len(place.colspan) / place.get_gridspec().ncols
+    inches = share * figure(ax).bbox.width / figure(ax).dpi
+    return max(_LEAST_LETTERS, int(inches / _LETTER))
+
+
+def beside(ax: Axes) -> dict[str, object]:
+    """Return where a legend covers no data, if the layout of the figure makes room for it; else
+    it would cover the next Axes.
+    """
+    if _has_layout(ax):
+        return {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+    return {"loc": "best", "frameon": True, "fontsize": "small"}
+
+
+def _has_layout(ax: Axes) -> bool:
+    return figure(ax).get_layout_engine() is not None
 
 
 def legend(
@@ -151,3 +233,18 @@ def quoted(name: str) -> str:
 def _shortened(line: str, length: int) -> str:
     end = (length - 1) // 2
     return line if len(line) <= length else f"{line[: length - 1 - end]}…{line[-end:]}"
+
+
+def two_dimensions(dims: object, n_dims: int) -> list[int]:
+    """Return two different latent dimensions of so many.
+
+    Raises
+    ------
+    InputError
+        ``dims`` are something else.
+    """
+    chosen = list(pair("dims", dims))
+    if chosen[0] == chosen[1] or not all(0 <= d < n_dims for d in chosen):
+        want = f"two dimensions from 0 to {n_dims - 1}"
+        raise InputError(message(want, f"dims={dims}", "correct them"))
+    return chosen

@@ -14,7 +14,17 @@ from bochner.data.accepted import COUNT, checked
 from bochner.data.arrays import FloatArray
 from bochner.data.validation import numbers
 from bochner.errors import InputError, message
-from bochner.plots.figures import COLOURS, INK, axes, figure, finish, quoted
+from bochner.plots.figures import (
+    COLOURS,
+    INK,
+    axes,
+    figure,
+    finish,
+    given_or_made,
+    quoted,
+    two_dimensions,
+)
+from bochner.plots.labels import write_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +35,9 @@ if TYPE_CHECKING:
 # Components with a smaller share are not drawn; so many, the largest, are labelled.
 _LEAST_SHARE = 0.005
 _NAMED = 8
+# Points of their labels, and from an ellipse to the middle of one.
+_SMALL = 9.0
+_ASIDE = 16.0
 # Linear predictors by likelihood.
 _PREDICTORS = {
     "bernoulli": "log odds",
@@ -167,14 +180,14 @@ def kernel_recovery(
     rows = np.argsort(key, kind="stable")
     error = metrics.relative_error(learned, K)
     centred = metrics.relative_error(_centred(learned), _centred(K))
-    axs = axs or axes(12.6, 4.2, 3)
+    drawn = given_or_made(axs, 3, 12.6, 4.2)
     titles = (
         "Learned kernel",
         "True kernel",
         f"Difference: error {error:.2f}, without constants {centred:.2f}",
     )
     limit = float(max(np.abs(K).max(), np.abs(learned).max()))
-    for ax, matrix, title in zip(axs, (learned, K, learned - K), titles, strict=True):
+    for ax, matrix, title in zip(drawn, (learned, K, learned - K), titles, strict=True):
         image = ax.imshow(
             matrix[np.ix_(rows, rows)],
             cmap="RdBu_r",
@@ -183,11 +196,11 @@ def kernel_recovery(
             interpolation="nearest",
         )
         finish(
-            ax, title, "training row, sorted", "training row, sorted" if ax is axs[0] else ""
+            ax, title, "training row, sorted", "training row, sorted" if ax is drawn[0] else ""
         )
     name = list(model.views_)[model._view_index(view)]
-    figure(axs[0]).colorbar(image, ax=axs, label=covariance(model, name), shrink=0.8)
-    return axs
+    figure(drawn[0]).colorbar(image, ax=drawn, label=covariance(model, name), shrink=0.8)
+    return drawn
 
 
 def covariance(model: LatentVariableEstimator, view: str) -> str:
@@ -252,18 +265,15 @@ def spectrum(
         _density(ax, share, means[:, 0], scales[:, 0])
         finish(ax, title or said, unit.format(0), "spectral density, share per frequency")
         return ax
-    shown = (
-        sorted(np.argsort(-model.relevance_[model._view_index(view)])[:2].tolist())
-        if dims is None
-        else list(dims)
-    )
-    if len(shown) != 2 or not all(0 <= d < n_dims for d in shown):
-        raise InputError(
-            message(f"two dimensions from 0 to {n_dims - 1}", f"dims={dims}", "correct them")
-        )
+    most = np.argsort(-model.relevance_[model._view_index(view)])[:2]
+    shown = two_dimensions(sorted(most.tolist()) if dims is None else dims, n_dims)
     _component_ellipses(ax, share, means[:, shown], scales[:, shown])
     finish(ax, title or said, unit.format(shown[0]), unit.format(shown[1]))
     ax.set_aspect("equal", adjustable="datalim")
+    names = [f"{100 * p:.0f} %" for p in share[:_NAMED]]
+    # over its middle a name would hide a small ellipse
+    right = means[:, shown] + scales[:, shown] * (1.0, 0.0)
+    write_names(ax, names, right, np.tile((_ASIDE, 0.0), (len(names), 1)), _SMALL)
     return ax
 
 
@@ -321,16 +331,6 @@ def _component_ellipses(
                 Ellipse(
                     place, 2 * s[0], 2 * s[1], facecolor=colour, edgecolor=colour, alpha=depth
                 )
-            )
-        if i < _NAMED:
-            text = f"{100 * p:.0f} %"
-            ax.annotate(
-                text,
-                (float(m[0]), float(m[1])),
-                ha="center",
-                va="center",
-                fontsize=9,
-                color=INK,
             )
     ends = np.vstack([means + 1.5 * scales, means - 1.5 * scales])
     ax.update_datalim(np.vstack([ends, -ends]))

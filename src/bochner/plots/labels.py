@@ -12,7 +12,7 @@ from bochner.data.validation import as_array
 from bochner.errors import InputError, message
 from bochner.page.dates import as_dates
 from bochner.page.labels import Labels, as_labels
-from bochner.plots.figures import BESIDE, COLOURS, FAINT, INK, figure, legend, shortened
+from bochner.plots.figures import COLOURS, FAINT, INK, beside, figure, legend, shortened
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -128,20 +128,25 @@ def _draw_classes(
     if len(marked) <= _NAMED:
         middles = [np.median(Z[codes == k], axis=0) for k in marked]
         # a name would hide the rows of a class of few
-        lifts = np.where(rows[marked] < _FEW, 0.75 * _LINE, 0.0)
-        _write_names(ax, shortened(names, 14), middles, lifts)
+        shifts = np.zeros((len(marked), 2))
+        shifts[rows[marked] < _FEW, 1] = 0.75 * _LINE
+        write_names(ax, shortened(names, 14), np.array(middles), shifts)
     many = len(names) > _LISTED
     small = {"ncols": 2, "fontsize": 8, "labelspacing": 0.4, "columnspacing": 1.0}
     handles = [handle for handle, _ in (*marks, *below)]
     names = [*shortened(names, 16 if many else 24), *(name for _, name in below)]
-    legend(ax, handles, names, **BESIDE, **(small if many else {}))
+    legend(ax, handles, names, **beside(ax) | (small if many else {}))
 
 
-def _write_names(
-    ax: Axes, names: list[str], middles: list[FloatArray], lifts: FloatArray
+def write_names(
+    ax: Axes,
+    names: list[str],
+    places: FloatArray,
+    shifts: FloatArray,
+    size: float = _FONT,
 ) -> None:
-    """Write names over the middles of their classes, so many points higher, and still higher where
-    one would cover another.
+    """Write names over places, (n, 2), shifted by so many points, and higher where one would cover
+    another.
     """
     from matplotlib.patheffects import withStroke
 
@@ -149,26 +154,27 @@ def _write_names(
         return
     # limits are those of the data only now
     ax.apply_aspect()
-    places = ax.transData.transform(np.array(middles)) * 72 / figure(ax).dpi
+    on_page = ax.transData.transform(places) * 72 / figure(ax).dpi
     boxes: list[tuple[float, float, float]] = []
-    for i in np.argsort(places[:, 1]):
-        x, y = places[i] + (0.0, lifts[i])
-        half = 0.5 * _LETTER * len(names[i])
+    letter, line = _LETTER * size / _FONT, _LINE * size / _FONT
+    for i in np.argsort(on_page[:, 1]):
+        x, y = on_page[i] + shifts[i]
+        half = 0.5 * letter * len(names[i])
         while any(
-            abs(x - left) < half + other and abs(y - base) < _LINE
-            for left, base, other in boxes
+            abs(x - middle) < half + other and abs(y - base) < line
+            for middle, base, other in boxes
         ):
-            y += 0.25 * _LINE
+            y += 0.25 * line
         boxes.append((x, y, half))
         ax.annotate(
             names[i],
-            middles[i],
-            (0, y - places[i, 1]),
+            places[i],
+            (shifts[i, 0], y - on_page[i, 1]),
             textcoords="offset points",
             ha="center",
             va="center",
             weight="bold",
-            fontsize=_FONT,
+            fontsize=size,
             color=INK,
             parse_math=False,
             path_effects=[withStroke(linewidth=3, foreground="white")],

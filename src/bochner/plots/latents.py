@@ -9,20 +9,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from bochner.data.accepted import COUNT, COUNT_OR_NONE, checked, pair
+from bochner.data.accepted import COUNT, COUNT_OR_NONE, checked
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import evenly_spread
 from bochner.errors import InputError, message
 from bochner.plots.figures import (
-    BESIDE,
     COLOURS,
     FAINT,
     INK,
     THOUSANDS,
     axes,
+    beside,
     finish,
     legend,
     shortened,
+    two_dimensions,
 )
 from bochner.plots.labels import draw_labels, figure_width, row_labels
 
@@ -196,7 +197,7 @@ def relevance(
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0f} %")
     if n_views > 1:
         names = shortened(model.views_, 24)
-        legend(ax, bars, names, title="view", ncols=1 + (n_views - 1) // _LISTED, **BESIDE)
+        legend(ax, bars, names, title="view", ncols=1 + (n_views - 1) // _LISTED, **beside(ax))
     finish(
         ax,
         title or "What each latent dimension carries",
@@ -206,6 +207,7 @@ def relevance(
     return ax
 
 
+@checked(n=[COUNT])
 def completions(
     true: ArrayLike,
     completed: ArrayLike,
@@ -299,13 +301,7 @@ def _coordinates(
             np.column_stack([0 * rows, std[:, 0]]),
             ("row", "latent dimension 0"),
         )
-    chosen = list(pair("dims", dims))
-    if not all(0 <= d < Z.shape[1] for d in chosen):
-        raise InputError(
-            message(
-                f"two dimensions from 0 to {Z.shape[1] - 1}", f"dims={dims}", "correct them"
-            )
-        )
+    chosen = two_dimensions(dims, Z.shape[1])
     return (
         Z[:, chosen],
         std[:, chosen],

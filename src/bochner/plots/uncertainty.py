@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bochner.errors import InputError, message
-from bochner.plots.figures import COLOURS, INK, axes, finish, legend, shortened
+from bochner.plots.figures import (
+    COLOURS,
+    INK,
+    ShownList,
+    axes,
+    finish,
+    given_or_made,
+    legend,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +43,7 @@ def calibration(report: Any, axs: list[Axes] | None = None) -> list[Axes]:
         got = f"a {type(report).__name__}"
         hint = "call bochner.calibration(model, X) first"
         raise InputError(message("a CalibrationReport", got, hint))
-    left, right = _two(axs)
+    left, right = given_or_made(axs, 2, 10.4, 4.6)
     left.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
     lines = []
     for i, view in enumerate(report.views.values()):
@@ -73,7 +82,7 @@ def calibration(report: Any, axs: list[Axes] | None = None) -> list[Axes]:
         "probability below the truth",
         "density",
     )
-    return [left, right]
+    return ShownList([left, right])
 
 
 def n_components(selection: Any, ax: Axes | None = None, *, title: str | None = None) -> Axes:
@@ -122,12 +131,3 @@ def n_components(selection: Any, ax: Axes | None = None, *, title: str | None = 
         "log-likelihood per held-out entry (nats)",
     )
     return ax
-
-
-def _two(axs: list[Axes] | None) -> list[Axes]:
-    axs = axs or axes(10.4, 4.6, 2)
-    if len(axs) != 2:
-        raise InputError(
-            message("two Axes", f"{len(axs)}", "leave axs out, or pass a list of two")
-        )
-    return axs
