@@ -7,7 +7,7 @@ again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -203,10 +203,10 @@ def column_of(values: Any, name: str) -> Column:
         return Binary(name, dtype, [False, True])
     observed = values[values.notna()]
     if kind in "iu":
-        zeros_and_ones = bool(observed.isin([0, 1]).all())
-        return Binary(name, dtype, [0, 1]) if zeros_and_ones else Whole(name, dtype)
+        two = len(observed) and observed.isin([0, 1]).all()
+        return Binary(name, dtype, [0, 1]) if two else Whole(name, dtype)
     if kind == "f":
-        return Number(name, dtype)
+        return _of_fractions(observed.unique(), name, dtype)
     return _of_objects(observed, name, dtype)
 
 
@@ -222,12 +222,19 @@ def _of_objects(observed: Any, name: str, dtype: str) -> Column:
     if distinct and all(isinstance(value, str) for value in distinct):
         return _of_texts(sorted(distinct), len(observed), name, dtype)
     if distinct and all(isinstance(value, int | float | np.number) for value in distinct):
-        return Number(name, dtype)
+        return _of_fractions(distinct, name, dtype)
     do = "convert it to numbers or categories, or drop it"
     types = dict.fromkeys(type(value).__name__ for value in distinct)
     values = f"values of type {listing(list(types))}" if distinct else "no value"
     wanted = f"numbers, categories, booleans or text in {name!r}"
     raise InputError(message(wanted, f"{values} ({dtype})", do))
+
+
+def _of_fractions(distinct: Iterable[object], name: str, dtype: str) -> Column:
+    """Return the kind of a column of fractions, which zeros and ones become where some are
+    missing.
+    """
+    return Binary(name, dtype, [0, 1]) if set(distinct) == {0, 1} else Number(name, dtype)
 
 
 def _of_categories(values: Any, name: str) -> Column:

@@ -325,6 +325,9 @@ def _alike(X: pd.DataFrame, kinds: set[type[Column]]) -> bool:
     with np.errstate(all="ignore"):
         if guess(values)[0] in COUNTS:
             return are_counts(values)
+        # images have pixels of two values, too
+        if Binary in kinds and (np.nan_to_num(values) % 1.0 != 0.0).any():
+            return False
         return not (vary_too_little(values) or differ_in_units(values))
 
 
