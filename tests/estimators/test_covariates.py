@@ -8,7 +8,7 @@ import torch
 
 import bochner as bo
 from bochner.data.covariates import Categorical, Continuous, CovariateCoding, of_rows
-from bochner.errors import InputError
+from bochner.errors import DataWarning, InputError
 from bochner.fitting import plan
 
 pandas = pytest.importorskip("pandas")
@@ -306,6 +306,37 @@ def test_covariates_in_another_order_than_the_rows_are_refused():
 def test_numbers_that_are_none_are_refused():
     with pytest.raises(InputError, match="finite numbers for 'age'"):
         CovariateCoding.fit({"age": [1.0, np.inf]}, 2)
+
+
+def test_constant_covariates_explain_nothing(tmp_path):
+    r = np.random.default_rng(0)
+    known = {"c": r.normal(size=60), "day": np.full(60, 0.1), "plate": ["a"] * 60}
+    with pytest.warns(DataWarning, match="they explain nothing: 'day', 'plate'"):
+        model = bo.NGMVLVM(1, **SMALL).fit(1000 * r.normal(size=(60, 5)), covariates=known)
+    model.save(tmp_path / "m.bochner")
+    for one in (model, bo.load(tmp_path / "m.bochner")):
+        effects = one.covariate_std_["x"]
+        assert effects["day"] == effects["plate"] == 0.0
+        assert effects["c"] > 0.0
+
+
+@pytest.mark.parametrize("nothing", [[np.nan] * 30, [None] * 30, np.array([pandas.NA] * 30)])
+def test_covariates_without_a_value_are_refused(nothing):
+    X, batch, _, _ = _data(30)
+    with pytest.raises(InputError, match="value of 'age' in some row, got none in 30 rows"):
+        bo.NGMVLVM(**SMALL).fit(X, covariates={"batch": batch, "age": nothing})
+
+
+def test_effects_on_columns_in_units_of_their_own_are_multiples_of_their_deviations():
+    X, batch, _, _ = _data()
+    table = pandas.DataFrame(X[:, :4])
+    effects = []
+    for units in ([1.0, 1e3, 1.0, 1e3], [1.0, 1e5, 1e2, 1e3]):
+        model = bo.NGMVLVM(likelihood="auto", **SMALL)
+        model.fit(table * units, covariates={"batch": batch})
+        effects.append(model.covariate_std_["numbers"]["batch"])
+    assert effects[0] == pytest.approx(effects[1], rel=1e-3)
+    assert 0.1 < effects[0] < 10.0
 
 
 def test_columns_of_obs():

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bochner.data.columns import listing
 from bochner.data.validation import as_array
-from bochner.errors import InputError, message
+from bochner.errors import DataWarning, InputError, message, warn_user
 
 Array = NDArray[np.float64]
 
@@ -44,6 +44,11 @@ class Covariate(ABC):
     def width(self) -> int:
         """Columns of numbers."""
 
+    @property
+    @abstractmethod
+    def varies(self) -> bool:
+        """Whether rows of training differ in it."""
+
     @abstractmethod
     def encode(self, values: NDArray[np.generic]) -> Array:
         """Return numbers whose mean over rows of training is 0, (n,) -> (n, width); 0 where a value
@@ -69,17 +74,23 @@ class Continuous(Covariate):
         numbers = _numbers(name, values)
         known = numbers[~np.isnan(numbers)]
         mean = float(known.mean()) if known.size else 0.0
-        std = float(known.std()) if known.size else 0.0
-        return cls(name, mean, std or 1.0)
+        # that of equal numbers is rounding
+        std = float(known.std()) if known.size and np.ptp(known) else 0.0
+        return cls(name, mean, std)
 
     @property
     def width(self) -> int:
         """One column."""
         return 1
 
+    @property
+    def varies(self) -> bool:
+        """Whether there is more than one number."""
+        return self.std > 0.0
+
     def encode(self, values: NDArray[np.generic]) -> Array:
         """Return the number in standard deviations."""
-        scaled = (_numbers(self.name, values) - self.mean) / self.std
+        scaled = (_numbers(self.name, values) - self.mean) / (self.std or 1.0)
         return np.nan_to_num(scaled)[:, None]
 
     def to_json(self) -> dict[str, object]:
@@ -111,6 +122,11 @@ class Categorical(Covariate):
     def width(self) -> int:
         """As many columns as labels."""
         return len(self.labels)
+
+    @property
+    def varies(self) -> bool:
+        """Whether there is more than one label."""
+        return self.width > 1
 
     def encode(self, values: NDArray[np.generic]) -> Array:
         """Return the columns; the average of the labels where a value is missing."""
@@ -161,6 +177,16 @@ class CovariateCoding:
         n_rows : int
         index : pandas Index, optional
             Of X, which that of a DataFrame or Series must equal.
+
+        Raises
+        ------
+        InputError
+            They are of the wrong length or kind, or one has no value in any row.
+
+        Warns
+        -----
+        DataWarning
+            One has the same value in all rows.
         """
         if isinstance(given, str):
             do = "pass a DataFrame, a dict of name to values, or an array"
@@ -169,8 +195,13 @@ class CovariateCoding:
         fitted: list[Covariate] = []
         for name, values in columns.items():
             _check_kind(name, values)
+            _check_known(name, values)
             kind = Categorical if _is_label(values) else Continuous
             fitted.append(kind.fit(name, values))
+        constant = [repr(covariate.name) for covariate in fitted if not covariate.varies]
+        if constant:
+            text = f"Constant covariates are kept, they explain nothing: {listing(constant)}."
+            warn_user(text, DataWarning)
         return cls(fitted)
 
     @property
@@ -248,11 +279,14 @@ class CovariateCoding:
 
     def standard_deviations(self, factors: Tensor) -> dict[str, float]:
         """Return the prior standard deviation of each covariate's effects, from the factors of
-        their columns (L,).
+        their columns (L,): 0 where the rows of training do not differ, which show none.
         """
         columns = list(enumerate(self.groups))
         first = {group: j for j, group in reversed(columns)}
-        return {name: float(factors[first[g]]) for g, name in enumerate(self.names)}
+        return {
+            covariate.name: float(factors[first[g]]) * covariate.varies
+            for g, covariate in enumerate(self.covariates)
+        }
 
     def to_json(self) -> list[dict[str, object]]:
         """Return plain values."""
@@ -363,6 +397,13 @@ def _check_kind(name: str, values: NDArray[np.generic]) -> None:
             do = "convert it to numbers: (day - day.min()) / numpy.timedelta64(1, 'D')"
         expected = f"numbers, categories, texts or booleans for {name!r}"
         raise InputError(message(expected, got, do))
+
+
+def _check_known(name: str, values: NDArray[np.generic]) -> None:
+    """Refuse a covariate without any value."""
+    if len(values) and all(map(_missing, values)):
+        got = f"none in {len(values)} rows"
+        raise InputError(message(f"a value of {name!r} in some row", got, "leave it out"))
 
 
 # What a covariate may hold.

@@ -31,8 +31,9 @@ class LoadingsMixin(PlacingMixin):
     def covariate_std_(self) -> dict[str, dict[str, float]]:
         """How large the effects of each covariate are, by view: their learned prior standard
         deviation, original units (per standard deviation of a continuous covariate); of views
-        whose columns have units of their own in those, and of counts and labels that of the linear
-        predictor. Empty without covariates.
+        whose columns have units of their own, as in mixed tables, in standard deviations of each
+        column, and of counts and labels that of the linear predictor. 0 for a covariate that is the
+        same in all rows. Empty without covariates.
         """
         check_is_fitted(self)
         out = {}
