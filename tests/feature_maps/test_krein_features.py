@@ -393,6 +393,21 @@ def test_comparators_say_what_they_cannot_do(X, model, match):
         model.fit(X)
 
 
+def test_spectral_kernels_need_no_search(X):
+    with pytest.raises(
+        InputError,
+        match=r"got RBF, which has a spectral density. Type bochner.FourierFeatures",
+    ):
+        bo.KreinFeatures(bo.kernels.RBF(), n_components=20).fit(X)
+    # one without is a function like others
+    exact = bo.kernels.Sum([bo.kernels.RBF()])
+    assert (
+        bo.KreinFeatures(exact, n_components=20, max_iter=2, random_state=0)
+        .fit(X)
+        .signs_.any()
+    )
+
+
 def test_wrong_rows_are_refused(X):
     outside = X.copy()
     outside[4, 1] = 1.5

@@ -15,9 +15,12 @@ from sklearn.model_selection import ParameterGrid
 from torch import Tensor
 
 from bochner import random
+from bochner.errors import InputError
 from bochner.features.fourier import fourier_features
 from bochner.kernels.base import Kernel, SpectralKernel
 from bochner.kernels.bivariate import BivariateSpectralMixture
+from bochner.kernels.function import FunctionKernel
+from bochner.kernels.indefinite import TL1, Polynomial
 from bochner.kernels.nonstationary import Gibbs, SpectralSum, Sum
 from bochner.kernels.periodic import Periodic
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
@@ -396,3 +399,29 @@ class _Frequencies(torch.nn.Module):
 
     def forward(self, noise: Tensor):
         return self.kernel.frequencies(noise)
+
+
+EVERY = [RBF(), Matern(), Periodic(), SpectralMixture([1.0], [[0.5]], [[1.0]]), Gibbs()]
+EVERY += [Sum([RBF()]), SpectralSum([RBF()]), Polynomial(), TL1(), FunctionKernel(np.dot)]
+
+
+@pytest.mark.parametrize("kernel", EVERY, ids=lambda kernel: type(kernel).__name__)
+def test_points_of_two_spaces_are_refused(kernel):
+    with pytest.raises(InputError, match="got points of 3 and of 1 dimensions"):
+        kernel(points(4, 3), points(5, 1))
+    for given in (torch.zeros(3), 1.0, [1.0]):
+        with pytest.raises(
+            InputError, match=r"points of shape \(n, d\), got shape .*x\[None\]"
+        ):
+            kernel(given, given)
+    with pytest.raises(InputError, match="Expected numbers, got 'abc'"):
+        kernel("abc", "abc")
+
+
+@pytest.mark.parametrize("kernel", [RBF(2.0), Polynomial()], ids=["spectral", "dot product"])
+def test_arrays_lists_and_whole_numbers_are_points(kernel):
+    x, y = np.array([[0.0, 1.0], [1.0, 1.0]]), np.array([[2.0, 1.0]])
+    wanted = kernel(torch.from_numpy(x), torch.from_numpy(y)).detach()
+    whole = [torch.from_numpy(one).long() for one in (x, y)]
+    for given in ((x, y), (x.tolist(), y.tolist()), whole):
+        torch.testing.assert_close(kernel(*given).detach(), wanted)

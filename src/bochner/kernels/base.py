@@ -10,8 +10,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from bochner._typing import Sampling
-from bochner.errors import InputError
+from bochner._typing import Numbers, Sampling
+from bochner.errors import InputError, message
 
 # Of features without covariates.
 _NO_FACTORS = torch.zeros(0)
@@ -308,6 +308,12 @@ class Kernel(nn.Module, ABC):
             out[stem] = value
         return out
 
+    def __call__(self, x: Numbers, y: Numbers | None = None) -> Tensor:
+        """Return `forward` of arrays and lists too; points of two spaces would broadcast."""
+        left = points(x)
+        matrix: Tensor = super().__call__(left, None if y is None else points(y, left))
+        return matrix
+
     @abstractmethod
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Return k(x_i, y_j): shapes (N, D), (N', D) -> (N, N'); y = None means y = x.
@@ -427,17 +433,6 @@ class SpectralKernel(Kernel, ABC):
         """
 
 
-def narrowing(n_components: int) -> float:
-    """Return by what a start's frequencies in D dimensions are multiplied, 1 up to D = 2 and 2 / D
-    beyond.
-
-    Distances between rows of unit variance grow as sqrt(D), and with frequencies as in the plane no
-    two rows would be alike any more: training would collapse them. A kernel that is nearly
-    linear to begin with does not.
-    """
-    return 2.0 / max(n_components, 2)
-
-
 def positive(name: str, values: Tensor) -> Tensor:
     """Return the logarithm of values that must be positive and finite.
 
@@ -468,6 +463,25 @@ def as_tensor(values: object) -> Tensor:
         raise InputError(
             f"Expected numbers, got {values!r:.60}. Pass a number or an array of them."
         ) from error
+
+
+def points(given: Numbers, others: Tensor | None = None) -> Tensor:
+    """Return points as a tensor of shape (n, d), of as many dimensions as others.
+
+    Raises
+    ------
+    InputError
+        They have another shape, or are no numbers.
+    """
+    values = given if isinstance(given, Tensor) else as_tensor(given)
+    if values.ndim != 2:
+        do = "pass a torch tensor of shape (n, d), of a single point x[None]"
+        raise InputError(message("points of shape (n, d)", f"shape {tuple(values.shape)}", do))
+    if others is not None and values.shape[1] != others.shape[1]:
+        got = f"points of {others.shape[1]} and of {values.shape[1]} dimensions"
+        raise InputError(message("points of one space", got, "give both the same columns"))
+    # whole numbers would round a kernel's parameters
+    return values if values.is_floating_point() else values.double()
 
 
 def check_components(name: str, values: Tensor, n_components: int) -> None:

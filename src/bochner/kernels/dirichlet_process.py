@@ -17,9 +17,9 @@ from bochner.kernels.base import (
     SpectralKernel,
     as_tensor,
     check_components,
-    narrowing,
     positive,
 )
+from bochner.kernels.spectral_mixture import narrowing
 from bochner.kernels.stationary import log_scale
 
 # log of a responsibility that is zero: finite, so that products with a zero step stay finite

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bochner.errors import InputError, message
+from bochner.kernels.base import points
 from bochner.kernels.domains import Domain, IndefiniteKernel
 
 
@@ -50,14 +51,16 @@ class FunctionKernel(IndefiniteKernel):
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Return k(x_i, y_j), computed by the function in float64: (n, d), (m, d) -> (n, m)."""
-        a = x.detach().double().cpu().numpy()
-        b = y.detach().double().cpu().numpy()
+        left = points(x)
+        right = points(y, left)
+        a = left.detach().double().cpu().numpy()
+        b = right.detach().double().cpu().numpy()
         values = (
             [[float(_real(self.function(p, q))) for q in b] for p in a]
             if self.pairwise
             else _real(self.function(a, b))
         )
-        result = torch.as_tensor(values, dtype=torch.float64)
+        result = torch.as_tensor(values, dtype=torch.float64).detach()
         if tuple(result.shape) != (len(a), len(b)):
             do = (
                 "return one value per pair of rows, or give "
@@ -78,7 +81,7 @@ class FunctionKernel(IndefiniteKernel):
                     "check the function on these rows",
                 )
             )
-        return result.to(device=x.device, dtype=x.dtype)
+        return result.to(device=left.device, dtype=left.dtype)
 
 
 def _real(values: Any) -> Any:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bochner.errors import InputError, message
+from bochner.kernels.base import SpectralKernel, points
 from bochner.kernels.domains import TOLERANCE, Domain, IndefiniteKernel
 from bochner.kernels.function import FunctionKernel
 
@@ -51,7 +52,9 @@ class DotProduct(IndefiniteKernel):
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Return k(x_i, y_j) for rows on the sphere: (n, d), (m, d) -> (n, m)."""
-        return self.of_product((x @ y.T).clamp(-1.0, 1.0), x.shape[1])
+        left = points(x)
+        right = points(y, left)
+        return self.of_product((left @ right.T).clamp(-1.0, 1.0), left.shape[1])
 
 
 class Polynomial(DotProduct):
@@ -270,7 +273,9 @@ class TL1(IndefiniteKernel):
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Return k(x_i, y_j): (n, d), (m, d) -> (n, m)."""
-        return (self.tau_for(x.shape[1]) - torch.cdist(x, y, p=1.0)).clamp(min=0.0)
+        left = points(x)
+        right = points(y, left)
+        return (self.tau_for(left.shape[1]) - torch.cdist(left, right, p=1.0)).clamp(min=0.0)
 
 
 NAMED: dict[str, type[IndefiniteKernel]] = {
@@ -283,7 +288,18 @@ NAMED: dict[str, type[IndefiniteKernel]] = {
 
 
 def resolve(kernel: Any) -> IndefiniteKernel:
-    """Return the kernel that a name, an instance or a function stands for."""
+    """Return the kernel that a name, an instance or a function stands for.
+
+    Raises
+    ------
+    InputError
+        It has a spectral density, from which features are drawn without a fit.
+    """
+    if isinstance(kernel, SpectralKernel):
+        name = type(kernel).__name__
+        got = f"{name}, which has a spectral density"
+        do = f"type bochner.FourierFeatures(bochner.kernels.{name}(...))"
+        raise InputError(message("an indefinite or dot-product kernel", got, do))
     if isinstance(kernel, IndefiniteKernel):
         return type(kernel)(**kernel.get_params())
     if isinstance(kernel, str):

@@ -17,9 +17,19 @@ from bochner.kernels.base import (
     SpectralKernel,
     as_tensor,
     check_components,
-    narrowing,
     positive,
 )
+
+
+def narrowing(n_components: int) -> float:
+    """Return by what a start's frequencies in D dimensions are multiplied, 1 up to D = 2 and 2 / D
+    beyond.
+
+    Distances between rows of unit variance grow as sqrt(D), and with frequencies as in the plane no
+    two rows would be alike any more: training would collapse them. A kernel that is nearly
+    linear to begin with does not.
+    """
+    return 2.0 / max(n_components, 2)
 
 
 def _check_shape(name: str, values: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -155,7 +155,7 @@ def closed_form_is_differentiable(kernel: Kernel, d: int) -> None:
 
     _gradcheck(closed_form, (x, *values), f"{where}: gradients of forward")
     same = torch.zeros(3, d, dtype=torch.float64, requires_grad=True)
-    kernel(same).sum().backward()
+    torch.autograd.backward(kernel(same).sum())
     for name, part in (("x", same), *kernel.named_parameters()):
         finite = part.grad is not None and bool(torch.isfinite(part.grad).all())
         holds(finite, f"{where}: the gradient in {name} must be finite where points coincide.")
