@@ -125,6 +125,49 @@ def test_dates_of_an_arrow_table_are_no_numbers():
         bo.NGMVLVM(**QUICK).fit(table)
 
 
+def test_what_is_not_numbers_in_a_table_says_its_column_and_what_to_write():
+    arrow = pytest.importorskip("pyarrow")
+    mixed = arrow.table({"a": [1.0, 2.0, 3.0], "kind": ["x", "y", "x"]})
+    model = bo.NGMVLVM(1, likelihood="auto", **QUICK)
+    do = r"or fit the mixed table with likelihood='auto': "
+    with pytest.raises(InputError, match=rf"column 1 \('kind'\).*{do}X\.to_pandas\(\)"):
+        model.fit(mixed)
+    assert list(model.fit(mixed.to_pandas()).likelihood_) == ["numbers", "binary"]
+    objects = mixed.to_pandas().to_numpy()
+    with pytest.raises(InputError, match=rf"column 1\..*{do}pandas\.DataFrame\(X\)"):
+        model.fit(objects)
+    assert list(model.fit(pd.DataFrame(objects)).likelihood_) == ["numbers", "binary"]
+    # features have no likelihood
+    with pytest.raises(InputError, match=r"or drop it\.$"):
+        bo.FourierFeatures(n_components=4).fit(mixed)
+    days = pd.DataFrame({"a": [1.0, 2.0], "day": pd.to_datetime(["2020", "2021"])})
+    for given in (days, arrow.Table.from_pandas(days)):
+        with pytest.raises(InputError, match=r"differences in column 1 \('day'\)"):
+            bo.NGMVLVM(1, **QUICK).fit(given)
+
+
+@pytest.mark.parametrize("name", [None, "sample"])
+def test_the_index_in_an_arrow_table_is_no_column(name):
+    arrow = pytest.importorskip("pyarrow")
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    frame.index = pd.Index(np.arange(12)[::-1], name=name)
+    held = name or "__index_level_0__"
+    table = arrow.Table.from_pandas(frame)
+    with pytest.raises(InputError, match=f"index of a pandas.DataFrame in column '{held}'"):
+        bo.NGMVLVM(1, **QUICK).fit(table)
+    bo.NGMVLVM(1, **QUICK).fit(table.drop_columns([held]))
+
+
+@pytest.mark.parametrize("likelihood", ["auto", "gaussian"])
+def test_names_of_several_types_and_tables_without_rows_are_refused(likelihood):
+    model = bo.NGMVLVM(1, likelihood=likelihood, **QUICK)
+    with pytest.raises(InputError, match=r"^Expected column names .* got 'a' and 0\. Type X"):
+        model.fit(pd.DataFrame(X, columns=[0, "a", 2]))
+    for empty in (pd.DataFrame(X)[:0], pd.DataFrame({"t": ["x"]})[:0]):
+        with pytest.raises(ValueError, match=r"^Found array with 0 sample\(s\)"):
+            model.fit(empty)
+
+
 def test_tables_of_polars():
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame({f"c{j}": X[:, j] for j in range(3)})

@@ -87,3 +87,19 @@ def test_values_that_a_column_cannot_hold():
         labels.encode(pd.Series(["a", "x"]))
     with pytest.raises(InputError, match="numbers in column 'age', got 'old' in row 1"):
         Number("age", "float64").encode(pd.Series([1.0, "old"], dtype=object))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.Series([None, "2"], dtype="string"),
+        pd.Series([1.0, "2"], dtype=object),
+        pd.Series([None, "2020-01-01"], dtype="datetime64[ns]"),
+        pd.Series([1, 2j]),
+    ],
+)
+def test_what_numpy_would_read_as_a_number_is_none(values):
+    with pytest.raises(
+        InputError, match=r"numbers in column 'age', got .* in row [01]\. Corr"
+    ):
+        Number("age", "float64").encode(values)

@@ -493,3 +493,16 @@ def test_poisson_counts_far_more_scattered_than_poisson_keep_the_bound_finite(cl
     columns_alone = scipy.stats.poisson.logpmf(X, X.mean(axis=0)).sum()
     assert np.isfinite(model.elbo_history_).all()
     assert model.elbo_ > columns_alone
+
+
+def test_numbers_that_differ_from_row_to_row_are_no_categories():
+    X = _data("categorical").astype(float)
+    X[:, 2] = np.random.default_rng(0).normal(size=len(X))
+    model = bo.NGMVLVM(1, likelihood="categorical", max_iter=2, init="pca", random_state=0)
+    said = (
+        rf"categories, got {len(X)} different values in {len(X)} rows of view 'x', column 2\."
+    )
+    with pytest.raises(InputError, match=said):
+        model.fit(X)
+    X[:, 2] = np.arange(len(X)) % 20
+    assert len(model.fit(X).likelihood_) == 1

@@ -31,6 +31,7 @@ _FLAGS = (FLAG, "verbose")
 _ROWS = "rows as an array, DataFrame or sparse matrix"
 _DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 _CONVERT = "convert the column to numbers (NaN where a value is missing) or drop it"
+_MIXED = "fit the mixed table with likelihood='auto': "
 
 
 def as_rows(X: object) -> Any:
@@ -156,11 +157,22 @@ def is_missing(value: object) -> bool:
 
 
 def _check_names(X: object) -> None:
-    """Refuse a table of which two columns have one name."""
+    """Refuse a table of which two columns have one name, names are of several types, or a column
+    is an index.
+    """
+    _check_index(X)
     names = getattr(X, "columns" if hasattr(X, "iloc") else "column_names", None)
     if not isinstance(names, Sequence) and not hasattr(X, "iloc"):
         return
-    if names is None or getattr(names, "is_unique", False):
+    if names is None:
+        return
+    texts = [name for name in names if isinstance(name, str)]
+    others = [name for name in names if not isinstance(name, str)]
+    if texts and others:
+        got = f"{texts[0]!r} and {others[0]!r}"
+        do = "type X.columns = X.columns.astype(str)"
+        raise InputError(message("column names that are all texts, or none", got, do))
+    if getattr(names, "is_unique", False):
         return
     earlier = set()
     for name in names:
@@ -169,6 +181,17 @@ def _check_names(X: object) -> None:
             do = "rename them"
             raise InputError(message("columns with names of their own", got, do))
         earlier.add(name)
+
+
+def _check_index(X: object) -> None:
+    """Refuse a table of Arrow that holds the index of a DataFrame as a column."""
+    of_pandas = getattr(getattr(X, "schema", None), "pandas_metadata", None) or {}
+    index = [name for name in of_pandas.get("index_columns", ()) if isinstance(name, str)]
+    held = [name for name in index if name in getattr(X, "column_names", ())]
+    if held:
+        got = f"the index of a pandas.DataFrame in column {held[0]!r}"
+        do = f"write X.to_pandas(), or without its index X.drop_columns({held})"
+        raise InputError(message("columns of data", got, do))
 
 
 def annotated_kind(values: object) -> str | None:
@@ -180,7 +203,7 @@ def annotated_kind(values: object) -> str | None:
     return "AnnData" if hasattr(values, "obs_names") else None
 
 
-def check_kind(X: object) -> None:
+def check_kind(X: object, tables: bool = False) -> None:
     """Refuse complex numbers, dates, text and other objects before scikit-learn converts X, with
     the place of the first one.
 
@@ -188,6 +211,8 @@ def check_kind(X: object) -> None:
     ----------
     X : array, DataFrame, sparse matrix or nested list
         Whatever the caller passed. What is neither is left to scikit-learn's own checks.
+    tables : bool, default=False
+        Whether tables of several kinds of columns could be fitted.
 
     Raises
     ------
@@ -199,18 +224,25 @@ def check_kind(X: object) -> None:
         except ValueError:
             # ragged: scikit-learn says so
             X = np.asarray(X, dtype=object)
-    kinds = {_kind(of_column) for of_column in _types(X)}
+    of_columns = [_kind(of_column) for of_column in _types(X)]
+    kinds = set(of_columns)
+    names = getattr(X, "column_names", getattr(X, "columns", None))
     if "c" in kinds:
         # The first words are scikit-learn's: its check suite asks for them.
         raise InputError(
             "Complex data not supported. Pass real and imaginary parts as columns of two views."
         )
     if kinds & set("mM"):
+        first = next(j for j, kind in enumerate(of_columns) if kind in "mM")
+        where = "" if names is None else f" in {describe_column(first, names)}"
         do = "convert them to numbers first"
-        raise InputError(message("numbers", "dates or time differences", do))
+        raise InputError(message("numbers", f"dates or time differences{where}", do))
     if kinds & set("OSTU") and (hasattr(X, "columns") or isinstance(X, np.ndarray)):
-        names = getattr(X, "column_names", getattr(X, "columns", None))
-        _refuse_objects(np.asarray(X, dtype=object), names)
+        frame = "pandas.DataFrame(X)"
+        if not isinstance(X, np.ndarray):
+            frame = "X.to_pandas()" if hasattr(X, "to_pandas") else ""
+        do = f"{_CONVERT}, or {_MIXED}{frame}" if tables and frame else _CONVERT
+        _refuse_objects(np.asarray(X, dtype=object), names, do)
 
 
 def _types(X: object) -> list[object]:
@@ -236,7 +268,7 @@ def _kind(of_column: object) -> str:
     return "f" if numeric else "O"
 
 
-def _refuse_objects(X: NDArray[np.object_], column_names: ColumnNames) -> None:
+def _refuse_objects(X: NDArray[np.object_], column_names: ColumnNames, do: str) -> None:
     """Refuse the first entry that is no number."""
     if X.ndim != 2 or not X.size:
         return
@@ -254,7 +286,7 @@ def _refuse_objects(X: NDArray[np.object_], column_names: ColumnNames) -> None:
     else:
         what = f"an object of type {type(value).__name__}"
     got = f"{what} in row {row}, {describe_column(column, column_names)}"
-    raise InputError(message("numbers", got, _CONVERT))
+    raise InputError(message("numbers", got, do))
 
 
 def _shown(value: object) -> str:

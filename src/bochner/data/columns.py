@@ -40,6 +40,8 @@ _CLEARLY = 6.0
 _ROUNDED = 1e-12
 # Values nearer than this share of their range are one value, written in different ways.
 _SAME = 1e-9
+# So many different values of a column may be categories in any case.
+_FEW_LABELS = 20
 
 
 def describe_column(column: int, column_names: ColumnNames = None) -> str:
@@ -317,6 +319,11 @@ def dense_rows(X: Any, rows: NDArray[np.generic] | slice | None = None) -> Float
 def evenly_spread(n_rows: int, most: int) -> NDArray[np.intp]:
     """Return at most so many row numbers, ascending, spread evenly over all."""
     return np.unique(np.linspace(0, n_rows - 1, min(most, n_rows)).round().astype(np.intp))
+
+
+def name_rows(n_labels: int, n_observed: int) -> bool:
+    """Return whether labels differ nearly from row to row: these are no categories."""
+    return n_labels > max(_FEW_LABELS, n_observed / 2)
 
 
 def least_noise(values: FloatArray) -> float:

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bochner.data.arrays import FloatArray
-from bochner.data.columns import listing
+from bochner.data.columns import listing, name_rows
 from bochner.errors import InputError, message
 
 Array = NDArray[np.float64]
 Objects = NDArray[np.object_]
 
-# Texts that differ nearly from row to row name the rows; so many may differ in any case.
-_FEW_TEXTS = 20
+# Labels that a message lists.
+_LISTED = 20
 
 
 class Column(ABC):
@@ -80,17 +81,15 @@ class Number(Column):
 
     def encode(self, values: Any) -> Array:
         """Return the numbers."""
-        try:
-            numbers: Array = values.to_numpy(dtype=np.float64, na_value=np.nan)
-        except (TypeError, ValueError) as error:
-            texts = [(i, value) for i, value in enumerate(values) if isinstance(value, str)]
-            row, value = texts[0] if texts else (0, values.iloc[0])
-            raise self._refusal(row, value, "numbers", "correct the value") from error
+        if getattr(values.dtype, "kind", "O") not in "biuf":
+            # numpy reads texts, and dates as nanoseconds
+            for row in np.flatnonzero(values.notna().to_numpy()):
+                if not isinstance(value := values.iloc[row], Real | np.bool_):
+                    want = f"numbers in column {self.name!r}"
+                    do = "correct the value, or convert the column by pandas.to_numeric"
+                    raise InputError(message(want, f"{value!r} in row {row}", do))
+        numbers: Array = values.to_numpy(dtype=np.float64, na_value=np.nan)
         return numbers
-
-    def _refusal(self, row: int, value: object, expected: str, do: str) -> InputError:
-        want = f"{expected} in column {self.name!r}"
-        return InputError(message(want, f"{value!r} in row {row}", do))
 
     def decode(self, numbers: FloatArray) -> Objects:
         """Return the numbers themselves."""
@@ -128,7 +127,7 @@ class Labelled(Column):
             if missing[row]:
                 continue
             if value not in position:
-                known = ", ".join(repr(label) for label in self.labels[:_FEW_TEXTS])
+                known = ", ".join(repr(label) for label in self.labels[:_LISTED])
                 want = f"values of training in column {self.name!r} ({known})"
                 do = "make it missing, or fit again with such rows"
                 raise InputError(message(want, f"{value!r} in row {row}", do))
@@ -252,7 +251,7 @@ def _of_categories(values: Any, name: str) -> Column:
 
 
 def _of_texts(labels: list[str], n_observed: int, name: str, dtype: str) -> Column:
-    if len(labels) > max(_FEW_TEXTS, n_observed / 2):
+    if name_rows(len(labels), n_observed):
         got = f"{len(labels)} different texts in {n_observed} rows of column {name!r}"
         do = "drop the column, make it the index, or convert it to 'category'"
         raise InputError(message("texts that are categories", got, do))

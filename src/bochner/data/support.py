@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bochner.data.arrays import BoolArray, FloatArray, IntArray
-from bochner.data.columns import ColumnNames, describe_column, extremes
+from bochner.data.columns import ColumnNames, describe_column, extremes, name_rows
 from bochner.data.sparse import moments
 from bochner.errors import InputError, message
 from bochner.memory import passes
@@ -39,7 +39,7 @@ class Support:
     largest : ndarray of shape (), or (M_v,), optional
         Of trials.
     categories : sequence of sequence of float, optional
-        Of every column.
+        Of every column; where training is to find them, rows must share them.
     """
 
     kind: str
@@ -107,6 +107,9 @@ class Support:
         InputError
             Naming view, row, column and value of the first such entry.
         """
+        if self.kind == "categories" and self.categories is None:
+            _refuse_names(X, positions, view, column_names)
+            return
         n_trials = self.largest
         if n_trials is not None and n_trials.ndim and n_trials.size != len(positions):
             want = f"n_trials for each of the {len(positions)} columns of view {view!r}"
@@ -140,6 +143,23 @@ class Support:
             return None
         row, column = (int(i) for i in np.argwhere(bad)[0])
         return row, column, float(part[row, column]), expected, do
+
+
+def _refuse_names(
+    X: FloatArray, positions: IntArray, view: str, column_names: ColumnNames
+) -> None:
+    """Refuse a column of categories that differ from row to row."""
+    for j in positions.tolist():
+        observed = X[:, j][~np.isnan(X[:, j])]
+        n_labels = np.unique(observed).size
+        if name_rows(n_labels, observed.size):
+            where = describe_column(j, column_names)
+            got = f"{n_labels} different values in {observed.size} rows of view {view!r}, {where}"
+            do = (
+                "drop the column, or choose another likelihood; if they are categories, name them: "
+                "bochner.likelihoods.Categorical(categories)"
+            )
+            raise InputError(message("values that are categories", got, do))
 
 
 def guess(X: FloatArray) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from bochner.data.columns import (
 from bochner.data.kinds import (
     VIEWS,
     Binary,
+    Categories,
     Column,
     Labelled,
     Number,
@@ -31,7 +32,7 @@ from bochner.data.support import COUNTS, guess, vary_too_little
 from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.extras import require
-from bochner.likelihoods import Binomial
+from bochner.likelihoods import Binomial, Categorical
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -261,6 +262,11 @@ class Mixed(Coding):
         grades = [column for column in self.columns if isinstance(column, Ordered)]
         if grades:
             chosen[Ordered.view] = Binomial([len(column.labels) - 1 for column in grades])
+        named = [column for column in self.columns if isinstance(column, Categories)]
+        if named:
+            # what is declared a category may differ from row to row
+            codes = [[float(k) for k in range(len(column.labels))] for column in named]
+            chosen[Categories.view] = Categorical(codes)
         return chosen
 
     def labels(self) -> dict[int, list[str]]:
@@ -302,6 +308,8 @@ def coding_of(X: object, likelihood: object, views: object) -> Coding:
         return Plain()
     if not (isinstance(likelihood, str) and likelihood == "auto"):
         _check_numbers(X)
+        return Plain()
+    if not len(X):
         return Plain()
     columns = [column_of(X.iloc[:, j], str(name)) for j, name in enumerate(X.columns)]
     kinds = {type(column) for column in columns}

@@ -241,7 +241,7 @@ def support(likelihood: Likelihood) -> Support | None:
         # "max" is what the data have
         largest = None if isinstance(given, str) else likelihood.n_trials.numpy()
     categories = likelihood.categories if isinstance(likelihood, Categorical) else None
-    if kind == "real" or (kind == "categories" and categories is None):
+    if kind == "real":
         return None
     return Support(kind, largest, categories)
 
