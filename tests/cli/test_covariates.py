@@ -107,12 +107,20 @@ def test_size_factors_from_a_column(counts, tmp_path):
     replied("transform", out, path, *beside, "--out", tmp_path / "z.npy")
     reply = run("transform", out, path, "--out", tmp_path / "typical.npy")
     assert reply.exit_code == 0
+    assert " ".join(reply.stderr.split()).count("these rows are taken for typical ones") == 1
+    reply = run("calibrate", out, path)
     assert "these rows are taken for typical ones" in " ".join(reply.stderr.split())
     placed = model.transform(X, size_factors=times)
     np.testing.assert_allclose(np.load(tmp_path / "z.npy")[:, :1], placed, atol=1e-6)
     replied("impute", out, path, *beside, "--out", tmp_path / "full.csv")
     replied("calibrate", out, path, *beside, "--seed", 0)
-    replied("report", out, path, "--out", tmp_path / "page.html")  # columns that are known
+    page = (out, path, *beside, "--held-out", path, "--out", tmp_path / "page.html")
+    reply = run("report", *page)
+    assert reply.exit_code == 0
+    assert "typical" not in reply.stderr
+    # columns that are known
+    reply = run("report", out, path, "--out", tmp_path / "other.html")
+    assert " ".join(reply.stderr.split()).count("these rows are taken for typical ones") == 1
     text = refused(
         "transform", out, path, "--size-factors", "tim", "--out", tmp_path / "y.npy"
     )

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import torch
 
 import bochner as bo
-from bochner.data.accepted import as_rows, check_kind
+from bochner.data.accepted import as_rows, check_kind, in_order_of
 from bochner.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -191,3 +191,41 @@ def test_frames_of_sparse_columns():
     holes = pd.DataFrame(np.where(X > -1, X, np.nan)).astype(pd.SparseDtype("float", np.nan))
     full = bo.NGMVLVM(**QUICK).fit(holes).impute(holes)
     assert np.isfinite(full.to_numpy(dtype=float)).all()
+
+
+NAMED = ["r0", "r1", "r2"]
+ORDERS = {
+    "the same rows": (NAMED, NAMED, True),
+    "rows in another order": (NAMED, NAMED[::-1], False),
+    "other rows": (NAMED, ["s0", "s1", "s2"], False),
+    "positions for names": (NAMED, [0, 1, 2], True),
+    "names for positions": ([0, 1, 2], NAMED, True),
+    "positions in another order": ([0, 1, 2], [2, 0, 1], False),
+    "rows that were shuffled": ([2, 0, 1], [0, 1, 2], False),
+    "names as texts and as numbers": (["7", "3", "5"], [7, 3, 5], True),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.parametrize("shape", ["series", "frame", "mapping"])
+def test_what_is_given_of_every_row_has_the_order_of_the_rows(name, shape):
+    pandas = pytest.importorskip("pandas")
+    index, own, right = ORDERS[name]
+    series = pandas.Series([1.0, 2.0, 3.0], index=own, name="a")
+    given = {"series": series, "frame": series.to_frame(), "mapping": {"a": series}}[shape]
+    if right:
+        found = in_order_of(pandas.Index(index), "ages", given)
+        found = found["a"] if shape != "series" else found
+        assert list(found.index) == index
+        assert list(found) == [1.0, 2.0, 3.0]
+        return
+    with pytest.raises(InputError, match=r"ages.*in their order, got .* in row 0.*\.loc\[X"):
+        in_order_of(pandas.Index(index), "ages", given)
+
+
+def test_what_has_no_index_is_left_as_it_is():
+    pandas = pytest.importorskip("pandas")
+    values = np.arange(3.0)
+    assert in_order_of(pandas.Index(NAMED), "ages", values) is values
+    series = pandas.Series(values, index=NAMED)
+    assert in_order_of(None, "ages", series) is series

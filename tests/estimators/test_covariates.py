@@ -2,14 +2,19 @@
 them.
 """
 
+import pickle
+import warnings
+
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 
 import bochner as bo
 from bochner.data.covariates import Categorical, Continuous, CovariateCoding, of_rows
 from bochner.errors import DataWarning, InputError
 from bochner.fitting import plan
+from bochner.page.report import _place
 
 pandas = pytest.importorskip("pandas")
 
@@ -377,3 +382,87 @@ def test_other_functions_take_covariates(fitted, tmp_path):
             random_state=0,
         )
         assert result.candidates == (1, 2)
+
+
+@pytest.fixture(scope="module")
+def sized():
+    """A model of counts with size factors, its rows with names, and what is known of them."""
+    rng = np.random.default_rng(0)
+    rows = [f"row {i}" for i in range(40)]
+    z = rng.normal(size=(40, 1))
+    depth = pandas.Series(np.exp(rng.normal(size=40)), index=rows, name="depth")
+    means = depth.to_numpy()[:, None] * np.exp(1 + np.sin(z + np.arange(5)))
+    frame = pandas.DataFrame(rng.poisson(means), index=rows, columns=list("abcde"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = bo.NGMVLVM(1, likelihood="poisson", **SMALL)
+        model.fit(frame, size_factors=depth)
+    return model, frame, depth
+
+
+TAKE = {
+    "fit": lambda model, X, sizes: clone(model).fit(X, size_factors=sizes),
+    "transform": lambda model, X, sizes: model.transform(X, size_factors=sizes),
+    "by view": lambda model, X, sizes: model.transform(X, size_factors={"x": sizes}),
+    "impute": lambda model, X, sizes: model.impute(X, size_factors=sizes),
+    "score": lambda model, X, sizes: model.score(X, size_factors=sizes),
+    "calibration": lambda model, X, sizes: bo.calibration(model, X, size_factors=sizes),
+    "report": lambda model, X, sizes: bo.report(model, X, size_factors=sizes),
+    "selection": lambda model, X, sizes: bo.select_n_components(
+        model, X, [1], size_factors=sizes
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TAKE)
+def test_size_factors_in_another_order_than_the_rows_are_refused(
+    sized, name, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    model, frame, depth = sized
+    with pytest.raises(InputError, match=r"size_factors.*got 'row 39' in row 0"):
+        TAKE[name](model, frame, depth[::-1])
+
+
+def test_labels_of_a_map_in_another_order_than_the_rows_of_the_fit_are_refused(sized):
+    pytest.importorskip("matplotlib")
+    model, _, depth = sized
+    with pytest.raises(InputError, match=r"labels.*got 'row 39' in row 0"):
+        bo.plots.latent_map(model, depth[::-1])
+    # a copy holds nothing of the rows
+    assert pickle.loads(pickle.dumps(model))._index is None
+
+
+def test_rows_without_size_factors_are_warned_of_once(sized, tmp_path):
+    model, frame, depth = sized
+    new = frame.iloc[:20]
+    calls = {
+        "transform": lambda: model.transform(new, interval=0.5),
+        "impute": lambda: model.impute(new),
+        "score": lambda: model.score(new),
+        "calibration": lambda: bo.calibration(model, new, n_draws=5, random_state=0),
+        "report": lambda: bo.report(model, frame, path=tmp_path / "page.html"),
+    }
+    for name, call in calls.items():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call()
+        said = [w for w in caught if "taken for typical ones" in str(w.message)]
+        assert len(said) == 1, name
+        assert said[0].filename == __file__, name
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.transform(new, size_factors=depth[:20])
+        clone(model).set_params(max_iter=2000).fit(frame, size_factors=depth)
+
+
+def test_a_page_places_rows_by_their_size_factors(sized, tmp_path):
+    model, frame, depth = sized
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bo.report(model, frame, path=tmp_path / "page.html", size_factors=depth)
+    found = _place(model, frame, {"size_factors": depth})[0]
+    assert found is model.embedding_
+    some = frame.iloc[:9]
+    found = _place(model, some, {"size_factors": depth[:9]})[0]
+    np.testing.assert_allclose(found, model.embedding_[:9], atol=1e-4)

@@ -477,6 +477,26 @@ def test_a_choice_of_modalities_leaves_other_rows_open(unpaired):
 
 
 @needs_anndata
+def test_size_factors_of_modalities_are_columns_of_obs(unpaired, table):
+    counts = unpaired["rna"]
+    counts.X = np.random.default_rng(0).poisson(np.exp(1 + np.asarray(counts.X)))
+    sizes = np.linspace(1.0, 2.0, unpaired.n_obs)
+    unpaired.obs["depth"] = sizes
+    given = {"likelihood": {"rna": "poisson"}, **SMALL, "overwrite": True}
+    for asked in ("depth", {"rna": "depth"}, {"rna": sizes}):
+        model = bo.fit_mudata(unpaired, size_factors=asked, **given)
+        assert set(model._size_factors.typical) == {"rna"}
+    for asked in ("depht", {"rna": "depht"}):
+        with pytest.raises(InputError, match=r"'depht' in mdata.obs, got .*'depth'"):
+            bo.fit_mudata(unpaired, size_factors=asked, **given)
+    turned = unpaired.obs["depth"].iloc[::-1]
+    with pytest.raises(InputError, match=r"size_factors.*loc\[mdata.obs_names\]"):
+        bo.fit_mudata(unpaired, size_factors=turned, **given)
+    with pytest.raises(InputError, match="numbers as size factors of view 'rna'"):
+        bo.fit_mudata(unpaired, size_factors=["deep"] * unpaired.n_obs, **given)
+
+
+@needs_anndata
 def test_what_fit_mudata_refuses(unpaired, table):
     with pytest.raises(
         InputError, match=r"modalities of mdata, got no 'lipids'. Choose from rna, protein"

@@ -276,6 +276,17 @@ def test_other_rows_are_placed_first(model, frame, tmp_path):
     np.testing.assert_allclose(unpacked(content["z"]), model.transform(shuffled), atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["labels", "embedding"])
+def test_what_is_given_in_another_order_than_the_rows_is_refused(model, frame, tmp_path, name):
+    given = {"labels": frame.iloc[::-1, 0], "embedding": frame.iloc[::-1, :2].fillna(0.0)}
+    for X in (frame, None):
+        with pytest.raises(InputError, match=rf"{name}.*got 'cell {N - 1}' in row 0"):
+            bo.report(model, X, path=tmp_path / "r.html", **{name: given[name]})
+    # names of which the rows know nothing
+    rows = frame.to_numpy()
+    bo.report(model, rows, path=tmp_path / "r.html", **{name: given[name]})
+
+
 @pytest.mark.parametrize("d", [1, 2, 3, 4])
 def test_any_number_of_dimensions(X, tmp_path, d):
     other = fitted(X, d)

@@ -26,8 +26,9 @@ from bochner.cli.data import (
 from bochner.cli.parse import COLUMNAR, OUTPUTS, check_output
 from bochner.cli.session import one_thread_if_small
 from bochner.cli.tables import covariates_at, covariates_of, size_factors_in, write_frame
+from bochner.data.arrays import FloatArray
 from bochner.data.row_sources import PartSource, RowSource
-from bochner.errors import DataWarning, InputError, message, warn_user
+from bochner.errors import InputError, message
 from bochner.io.columnar import STREAMED, writing
 from bochner.io.csv.write import whole_columns_of
 from bochner.memory import chunks
@@ -62,16 +63,8 @@ class Rows:
         """How the data are read: the column of size factors is none of theirs."""
         return self.reading.without(self.data, [self.size_factors])
 
-    def factors(self, model: LatentVariableEstimator) -> Any:
-        """Read the size factors of the rows; without, warn if the model was given some."""
-        given = model._size_factors
-        lacking = sorted(set(given.typical) - set(given.shares))
-        if self.size_factors is None and lacking:
-            warn_user(
-                f"The model was fitted with size factors of view {lacking[0]!r}, and these rows "
-                "are taken for typical ones: --size-factors NAME names the column of theirs.",
-                DataWarning,
-            )
+    def factors(self) -> FloatArray | None:
+        """Read the size factors of the rows."""
         return size_factors_in(self.data, self.size_factors, self.index, self.reading)
 
 
@@ -91,7 +84,7 @@ def transform(rows: Rows) -> int:
             X,
             return_std=True,
             interval=rows.interval,
-            size_factors=rows.factors(model),
+            size_factors=rows.factors(),
             covariates=covariates_of(model, rows.data, rows.index, rows.reading),
         )
     write_embedding(rows.out, placed, table)
@@ -177,8 +170,8 @@ def impute(rows: Rows, std_out: Path | None) -> int:
     beside = covariates_of(model, rows.data, rows.index, rows.reading)
     with working_on(table.X.shape):
         X = frame(table) if mixed else table.X
-        of_rows = {"size_factors": rows.factors(model), "covariates": beside}
-        full, std = model.impute(X, return_std=True, **of_rows)
+        factors = rows.factors()
+        full, std = model.impute(X, return_std=True, size_factors=factors, covariates=beside)
     if isinstance(table, FrameTable):
         write_frame(rows.out, full, table)
     else:

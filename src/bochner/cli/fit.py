@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from bochner.cli.parse import (
 )
 from bochner.cli.session import in_job, one_thread_if_small, say
 from bochner.cli.tables import covariates_to_fit, size_factors_in, table_to_fit
+from bochner.data.covariates import of_rows
 from bochner.data.row_sources import share
 from bochner.data.validation import check_shared_rows
 from bochner.errors import InputError, StorageError, message
@@ -123,7 +124,7 @@ def run(options: FitOptions) -> tuple[dict[str, object], bool]:
             estimator = load_model(options.out)
         else:
             estimator, table, beside, seed = _fit_all(options, held, ALONE)
-        files = _write_all(options, estimator, table, beside["covariates"])
+        files = _write_all(options, estimator, table, beside)
         # only now: all that the run found is on the disk
         if not estimator.interrupted_:
             for path in (*checkpoints(options.out), options.out / SEED_FILE):
@@ -271,7 +272,7 @@ def _write_all(
     options: FitOptions,
     estimator: LatentVariableEstimator,
     table: Table,
-    beside: object,
+    beside: dict[str, object],
 ) -> list[Path]:
     with _checkpoint_said(options.out):
         files = _write(options.out, estimator, table)
@@ -307,11 +308,15 @@ def _write(out: Path, estimator: LatentVariableEstimator, table: Table) -> list[
 
 
 def _page(
-    options: FitOptions, estimator: LatentVariableEstimator, table: Table, beside: Any
+    options: FitOptions,
+    estimator: LatentVariableEstimator,
+    table: Table,
+    beside: dict[str, object],
 ) -> Path:
     if isinstance(table, StoredTable):
+        some = evenly(table.rows.n_rows, _SHOWN)
         table = table.sampled(_SHOWN)
-        beside = None if beside is None else beside.iloc[evenly(len(beside), _SHOWN)]
+        beside = {what: of_rows(given, some) for what, given in beside.items()}
     X = frame(replace(table, X=table.X.astype(estimator.embedding_.dtype)))
     path = options.out / PAGE
     title = options.out.resolve().name
@@ -323,7 +328,8 @@ def _page(
         row_names=table.row_names,
         title=title,
         overwrite=True,
-        covariates=beside,
+        size_factors=beside["size_factors"],
+        covariates=beside["covariates"],
     )
 
 

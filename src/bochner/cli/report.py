@@ -12,7 +12,7 @@ from bochner.cli.align import read_rows
 from bochner.cli.apply import working_on
 from bochner.cli.data import Reading, frame, load_model
 from bochner.cli.fit import PAGE
-from bochner.cli.tables import covariates_of
+from bochner.cli.tables import covariates_of, size_factors_in
 from bochner.errors import InputError, message
 from bochner.io.csv.files import read_csv
 from bochner.io.request import Request
@@ -45,6 +45,7 @@ class ReportOptions:
     out: Path | None = None
     force: bool = False
     reading: Reading = field(default_factory=Reading)
+    size_factors: str | None = None
 
 
 def run(options: ReportOptions) -> dict[str, object]:
@@ -96,9 +97,7 @@ def run(options: ReportOptions) -> dict[str, object]:
             "title": title,
         }
         common |= {"calibration": calibrated, "embedding": layout, "overwrite": options.force}
-        report(
-            model, X, labels, **common, covariates=_covariates(model, options.data, options)
-        )
+        report(model, X, labels, **common, **_beside(model, options.data, options))
     seconds = round(time.perf_counter() - started, 3)
     return {"rows": n_rows, "seconds": seconds, "file": str(out), "bytes": out.stat().st_size}
 
@@ -106,7 +105,12 @@ def run(options: ReportOptions) -> dict[str, object]:
 def _rows(model: LatentVariableEstimator, options: ReportOptions) -> Table | None:
     if options.data is None:
         return None
-    return read_rows(model, options.data, options.index, options.layer, options.reading)
+    return _read(model, options.data, options)
+
+
+def _read(model: LatentVariableEstimator, path: Path, options: ReportOptions) -> Table:
+    reading = options.reading.without(path, [options.size_factors])
+    return read_rows(model, path, options.index, options.layer, reading)
 
 
 def _calibration(
@@ -114,18 +118,23 @@ def _calibration(
 ) -> CalibrationReport | None:
     if options.held_out is None:
         return None
-    table = read_rows(model, options.held_out, options.index, options.layer, options.reading)
+    table = _read(model, options.held_out, options)
     with working_on(table.X.shape):
-        beside = _covariates(model, options.held_out, options)
-        return calibration(model, table.X, covariates=beside, random_state=0)
+        beside = _beside(model, options.held_out, options)
+        return calibration(model, table.X, **beside, random_state=0)
 
 
-def _covariates(
+def _beside(
     model: LatentVariableEstimator, path: Path | None, options: ReportOptions
-) -> object:
+) -> dict[str, Any]:
+    """Read what is known of rows beside their data."""
     if path is None:
-        return None
-    return covariates_of(model, path, options.index, options.reading)
+        return {}
+    how = (options.index, options.reading)
+    return {
+        "size_factors": size_factors_in(path, options.size_factors, *how),
+        "covariates": covariates_of(model, path, *how),
+    }
 
 
 def _default_place(model: Path) -> Path:

@@ -241,6 +241,7 @@ def report(
     decimal: DecimalMark = Decimal.POINT,
     memory: MemoryLimit = None,
     mask_var: MaskVar = None,
+    size_factors: SizeFactorColumn = None,
     shape: Annotated[
         list[str] | None,
         typer.Option(
@@ -289,6 +290,7 @@ def report(
             out,
             force,
             reading,
+            size_factors,
         )
         reply.values = logic.run(options)
         reply.show = show

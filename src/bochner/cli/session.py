@@ -130,7 +130,7 @@ def session(as_json: bool, log: Path | None = None, shared: bool = False) -> Ite
         say("Only bochner fit shares its rows: the first process of this job works alone.")
     reply = Reply()
     with warnings.catch_warnings(), _sigterm_interrupts(), ExitStack() as kept:
-        warnings.showwarning = _show_warning
+        warnings.showwarning = _shown_once()
         try:
             log = None if follows() else log
             if log is not None:
@@ -282,23 +282,18 @@ def _fail(text: str, code: int, as_json: bool) -> None:
     raise typer.Exit(code)
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: object = None,
-    line: str | None = None,
-) -> None:
+def _shown_once() -> Callable[..., None]:
+    """Return what shows warnings: once, as rows on disk are worked through part by part."""
+    shown: set[str] = set()
+
     # where a warning comes from is of no use on a command line
-    del (
-        category,
-        filename,
-        lineno,
-        file,
-        line,
-    )
-    say(f"Warning: {' '.join(str(message).split())}")
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        text = " ".join(str(message).split())
+        if text not in shown:
+            shown.add(text)
+            say(f"Warning: {text}")
+
+    return show
 
 
 class _LogFile(logging.FileHandler):

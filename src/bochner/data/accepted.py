@@ -149,6 +149,58 @@ def _refuse_single(X: object) -> None:
         raise InputError(message(_ROWS, f"a {type(X).__name__} of one dimension", do))
 
 
+def index_of(X: object) -> Any:
+    """Return the index of a DataFrame or Series; None of whatever else."""
+    return getattr(X, "index", None) if hasattr(X, "iloc") else None
+
+
+def in_order_of(index: Any, what: str, given: Any, rows: str = "X.index") -> Any:
+    """Return what is given of every row, with the index of the rows.
+
+    Parameters
+    ----------
+    index : pandas Index or None
+        Of the rows; None: they have no names, and nothing is looked at.
+    what : str
+        Its name in messages.
+    given : DataFrame, Series, mapping of name to one, or whatever has no index
+    rows : str
+        What the index is called in messages.
+
+    Raises
+    ------
+    InputError
+        Its rows have other names, or are in another order. An index that counts rows from 0 on
+        names none of them.
+    """
+    if index is None:
+        return given
+    if isinstance(given, Mapping):
+        return {
+            name: in_order_of(index, f"{what}[{name!r}]", one, rows)
+            for name, one in given.items()
+        }
+    own = index_of(given)
+    # lengths that differ are refused where they are looked at
+    if own is None or len(own) != len(index):
+        return given
+    if not own.equals(index):
+        _check_order([str(name) for name in own], [str(name) for name in index], what, rows)
+    return given.set_axis(index, axis=0)
+
+
+def _check_order(own: list[str], index: list[str], what: str, rows: str) -> None:
+    """Refuse names of rows that are not those of the index, row by row."""
+    counted = [str(row) for row in range(len(index))]
+    positions = counted in (own, index) and set(own) != set(index)
+    if own == index or positions:
+        return
+    row = next(i for i, name in enumerate(own) if name != index[i])
+    got = f"{own[row]!r} in row {row}, where {index[row]!r} is"
+    do = f"write {what}.loc[{rows}], or {what}.to_numpy() if the order is right"
+    raise InputError(message(f"{what} with the rows of {rows}, in their order", got, do))
+
+
 def is_missing(value: object) -> bool:
     """Return whether an object stands for a missing value: None, NaN, NaT or pandas.NA."""
     if value is None or type(value).__name__ == "NAType":

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bochner.data.accepted import in_order_of
 from bochner.data.columns import listing
 from bochner.data.validation import as_array
 from bochner.errors import DataWarning, InputError, message, warn_user
@@ -176,7 +177,7 @@ class CovariateCoding:
             Numbers are continuous; categories, texts and booleans are labels.
         n_rows : int
         index : pandas Index, optional
-            Of X, which that of a DataFrame or Series must equal.
+            Of X, which that of a DataFrame or Series must equal where it names rows.
 
         Raises
         ------
@@ -307,11 +308,6 @@ class CovariateCoding:
 NOTHING_KNOWN = CovariateCoding()
 
 
-def index_of(X: Any) -> Any:
-    """Return the index of a DataFrame; None of whatever else."""
-    return X.index if hasattr(X, "iloc") else None
-
-
 def of_rows(given: object, rows: NDArray[np.intp]) -> object:
     """Return the covariates of some rows, (n,), as they were given."""
     if given is None or isinstance(given, str):
@@ -327,9 +323,9 @@ def of_rows(given: object, rows: NDArray[np.intp]) -> object:
     return values[rows]
 
 
-def _columns(given: Any, n_rows: int, index: Any) -> dict[str, NDArray[np.generic]]:
+def _columns(given: Any, n_rows: int, index: object) -> dict[str, NDArray[np.generic]]:
     """Return the values of every covariate by name, (n,)."""
-    _check_index(given, index)
+    given = in_order_of(index, "covariates", given)
     if isinstance(given, Mapping):
         columns = {str(name): _values(value) for name, value in given.items()}
     elif hasattr(given, "columns"):
@@ -352,15 +348,6 @@ def _columns(given: Any, n_rows: int, index: Any) -> dict[str, NDArray[np.generi
         do = "leave covariates out"
         raise InputError(message("at least one covariate", "none", do))
     return columns
-
-
-def _check_index(given: object, index: Any) -> None:
-    labels = getattr(given, "index", None)
-    if index is None or labels is None or callable(labels) or callable(index):
-        return
-    if len(labels) == len(index) and not labels.equals(index):
-        do = "write covariates.loc[X.index], or pass covariates.to_numpy()"
-        raise InputError(message("covariates with the index of X", "another one", do))
 
 
 def _values(given: Any) -> NDArray[np.generic]:

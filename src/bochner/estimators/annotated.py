@@ -8,8 +8,8 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bochner.data.accepted import in_order_of
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import listing
 from bochner.data.validation import check_shared_rows
@@ -68,7 +68,7 @@ def fit_anndata(
         Key of ``adata.obsm`` to fit instead of variables.
     likelihood : str, Likelihood or dict of view to one, optional
         As in the estimators.
-    size_factors : str or array-like of shape (N,), optional
+    size_factors : str or array-like of shape (N,), or dict of view to one, optional
         A column of ``adata.obs``, or the factors.
     batch_key : str, optional
         A column of ``adata.obs`` with labels, numbers among them, whose effects are kept out of the
@@ -102,8 +102,7 @@ def fit_anndata(
     check_anndata(adata)
     _check_keys(adata, key_added, overwrite, "adata")
     table = from_anndata(adata, layer, mask_var, use_rep)
-    if isinstance(size_factors, str):
-        size_factors = _factors(adata, size_factors)
+    size_factors = _factors(adata, size_factors, table.row_names, "adata")
     model = _model(estimator, likelihood, params)
     source = {
         "layer": layer,
@@ -142,8 +141,8 @@ def fit_mudata(
     modalities : sequence of str, optional
         Which to fit; all by default.
     likelihood : str, Likelihood or dict of modality to one, optional
-    size_factors : array-like of shape (N,), or dict of modality to one, optional
-        In the row order of ``mdata``.
+    size_factors : str or array-like of shape (N,), or dict of modality to one, optional
+        A column of ``mdata.obs``, or the factors in the row order of ``mdata``.
     batch_key : str, optional
         A column of ``mdata.obs`` with labels, numbers among them, whose effects are kept out of the
         latents.
@@ -171,6 +170,7 @@ def fit_mudata(
     check_shared_rows(table.X, table.views or {}, table.row_names)
     model = _model(estimator, likelihood, params)
     model.set_params(views=table.views)
+    size_factors = _factors(mdata, size_factors, table.row_names, "mdata")
     source = {
         "layer": layer,
         "modalities": modalities,
@@ -240,9 +240,17 @@ def _check_column(
         raise InputError(message(f"{column!r} in {place}.obs", known, do))
 
 
-def _factors(adata: AnnData, column: str) -> NDArray[np.generic]:
-    _check_column(adata, column, "size_factors")
-    return np.asarray(adata.obs[column], dtype=np.float64)
+def _factors(
+    container: AnnData | MuData, given: object, rows: Sequence[str] | None, place: str
+) -> object:
+    """Return size factors of some rows: columns of obs where they are named."""
+    if isinstance(given, Mapping):
+        return {view: _factors(container, one, rows, place) for view, one in given.items()}
+    obs = container.obs if rows is None else container.obs.loc[list(rows)]
+    if isinstance(given, str):
+        _check_column(container, given, "size_factors", place)
+        return obs[given]
+    return in_order_of(obs.index, "size_factors", given, f"{place}.obs_names")
 
 
 def _model(

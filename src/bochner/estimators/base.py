@@ -326,7 +326,7 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         if processes.size > 1:
             processes = shards.joined(self, values, covariates)
         training = training_rows(values)
-        beside = self._fit_covariates(covariates, X, values.shape[0])
+        beside = self._fit_covariates(covariates, X, values.shape[0], size_factors)
         seed = processes.first(int(check_random_state(self.random_state).randint(2**31 - 1)))
         shape = (processes.total(values.shape[0]), values.shape[1])
         plans.check_size(shape, self)

@@ -15,7 +15,7 @@ from bochner import metrics
 from bochner.data.accepted import checked
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import dense_rows, evenly_spread
-from bochner.data.covariates import index_of, of_rows
+from bochner.data.covariates import of_rows
 from bochner.data.row_sources import RowSource
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
@@ -116,7 +116,7 @@ def calibration(
     n_rows = int(every.shape[0])
     some = evenly_spread(n_rows, max_rows)
     values = dense_rows(every, some)
-    beside = model._covariate_coding.encode(covariates, n_rows, index_of(X))[some]
+    beside = model._beside(X, every, covariates, size_factors)[some]
     if len(some) < n_rows and size_factors is not None:
         # some of a wrong number of factors would pass for right
         model._offsets(every, size_factors)

@@ -17,7 +17,7 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.parallel import Parallel, delayed
 
 from bochner import markup, metrics
-from bochner.data.accepted import COUNT, as_rows, checked
+from bochner.data.accepted import COUNT, as_rows, checked, in_order_of, index_of
 from bochner.data.covariates import of_rows
 from bochner.data.validation import as_array
 from bochner.data.views import Views
@@ -242,6 +242,9 @@ def select_n_components(
         if rows == "new"
         else [order[:0]] * n_repeats
     )
+    index = index_of(X)
+    beside = (("size_factors", size_factors), ("covariates", covariates))
+    known = _Known(*(in_order_of(index, what, given) for what, given in beside))
     jobs = list(itertools.product(range(n_repeats), numbers))
     done = Parallel(n_jobs=n_jobs)(
         delayed(_held_out if rows == "new" else _hidden)(
@@ -249,7 +252,7 @@ def select_n_components(
             X,
             parts[r],
             (hide, fraction, seed + r),
-            _Known(size_factors, covariates),
+            known,
         )
         for r, d in jobs
     )

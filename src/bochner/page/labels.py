@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.data.accepted import is_missing
+from bochner.data.accepted import in_order_of, is_missing
 from bochner.data.arrays import BoolArray
 from bochner.data.validation import as_array
 from bochner.errors import InputError, message
@@ -62,7 +62,9 @@ class Labels:
         return np.asarray(self.values.astype(np.int64) >= 0)
 
 
-def as_labels(given: Any, n_rows: int, *, read_dates: bool = False) -> list[Labels]:
+def as_labels(
+    given: Any, n_rows: int, *, read_dates: bool = False, index: object = None
+) -> list[Labels]:
     """Turn labels in any form into labellings.
 
     Parameters
@@ -72,12 +74,15 @@ def as_labels(given: Any, n_rows: int, *, read_dates: bool = False) -> list[Labe
         N.
     read_dates : bool, default=False
         Whether text that is a date, in every row that has a label, becomes one.
+    index : pandas Index, optional
+        Of the rows, which that of a DataFrame or Series must equal where it names rows.
 
     Raises
     ------
     InputError
-        A labelling has another length.
+        A labelling has another length, or is of rows in another order.
     """
+    given = in_order_of(index, "labels", given)
     if given is None:
         return []
     named = (

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bochner.data.accepted import in_order_of
 from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
 from bochner.page.labels import read_labels
@@ -27,7 +28,7 @@ class Layout:
     places: FloatArray
 
 
-def as_layouts(given: object, n_rows: int) -> list[Layout]:
+def as_layouts(given: object, n_rows: int, index: object = None) -> list[Layout]:
     """Turn coordinates into layouts.
 
     Parameters
@@ -35,12 +36,16 @@ def as_layouts(given: object, n_rows: int) -> list[Layout]:
     given : array-like of shape (N, 2), or mapping of name to one, or None
     n_rows : int
         N.
+    index : pandas Index, optional
+        Of the rows, which that of a DataFrame must equal where it names rows.
 
     Raises
     ------
     InputError
-        An array of another shape, or with entries that are not finite numbers.
+        An array of another shape, of rows in another order, or with entries that are not finite
+        numbers.
     """
+    given = in_order_of(index, "embedding", given)
     if given is None:
         return []
     named = given if isinstance(given, Mapping) else {"embedding": given}

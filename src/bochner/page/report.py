@@ -8,6 +8,7 @@ import html
 import os
 import platform
 import string
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib import metadata, resources
 from importlib.resources.abc import Traversable
@@ -18,12 +19,12 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
-from bochner.data.accepted import FLAG, as_rows, checked
+from bochner.data.accepted import FLAG, as_rows, checked, in_order_of, index_of
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import evenly_spread
 from bochner.data.covariates import of_rows
 from bochner.data.validation import as_array
-from bochner.errors import InputError, message
+from bochner.errors import DataWarning, InputError, message
 from bochner.estimators.rflvm import RFLVM
 from bochner.io.outputs import replacing
 from bochner.io.table import dense
@@ -83,6 +84,7 @@ def report(
     title: str = "bochner report",
     calibration: CalibrationReport | None = None,
     embedding: object = None,
+    size_factors: object = None,
     covariates: object = None,
     overwrite: bool = False,
 ) -> Path:
@@ -110,6 +112,8 @@ def report(
     embedding : array-like of shape (n, 2), or mapping of name to one, optional
         Layouts of the rows that the page offers beside the latent dimensions, such as a UMAP of
         many of them.
+    size_factors : array-like of shape (n,), or dict of view to one, optional
+        Of the rows of X, for views of counts that were fitted with them.
     covariates : DataFrame, Series, dict of name to values, or array, optional
         Of the rows of X, for a model that was fitted with covariates. What places decode to is for
         the average of them.
@@ -139,8 +143,9 @@ def report(
             message("X of shape (rows, columns)", f"shape {X.shape}", "reshape it")
         )
     names = row_names if row_names is not None else _index(X)
+    index = model._index if X is None else index_of(X)
     X = model._columns_of_fit(dense(X, "X") if issparse(X) else X)
-    Z, std = _place(model, X, covariates)
+    Z, std = _place(model, X, {"size_factors": size_factors, "covariates": covariates})
     if names is not None and len(names) != len(Z):
         got = f"{len(names)}"
         raise InputError(
@@ -156,8 +161,8 @@ def report(
         std,
         values,
         None if names is None else [str(n) for n in names],
-        as_labels(labels, len(Z), read_dates=True),
-        as_layouts(embedding, len(Z)),
+        as_labels(labels, len(Z), read_dates=True, index=index),
+        as_layouts(embedding, len(Z), index),
     )
     views = choose_views(model, values, Z, shapes or {})
     content = gather(model, rows, views)
@@ -233,21 +238,28 @@ def _values(X: Any) -> FloatArray:
 
 
 def _place(
-    model: LatentVariableEstimator, X: Any, covariates: object
+    model: LatentVariableEstimator, X: Any, known: dict[str, Any]
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the latents of the rows to show: those of the fit as they are, any others placed."""
+    """Return the latents of the rows to show, with what is known of them: those of the fit as they
+    are, any others placed.
+    """
     # first: rows on disk are placed once for both
     std = model.embedding_std_
     fitted = model.embedding_, std
     if X is None:
         return fitted
+    known = {what: in_order_of(index_of(X), what, given) for what, given in known.items()}
     if len(X) == len(fitted[0]):
         some = evenly_spread(len(X), _CHECKED)
         sample = X.iloc[some] if hasattr(X, "iloc") else np.asarray(X)[some]
-        beside = of_rows(covariates, some)
-        if np.allclose(model.transform(sample, covariates=beside), fitted[0][some], atol=1e-4):
+        beside: Any = {what: of_rows(given, some) for what, given in known.items()}
+        with warnings.catch_warnings():
+            # said of all rows, below
+            warnings.simplefilter("ignore", DataWarning)
+            placed = model.transform(sample, **beside)
+        if np.allclose(placed, fitted[0][some], atol=1e-4):
             return fitted
-    Z, std = model.transform(X, return_std=True, covariates=covariates)
+    Z, std = model.transform(X, return_std=True, **known)
     return np.asarray(Z), np.asarray(std)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bochner.data.accepted import in_order_of
 from bochner.data.arrays import FloatArray
 from bochner.data.validation import as_array
 from bochner.errors import InputError, message
@@ -39,14 +40,16 @@ def figure_width(labels: Labels) -> float:
     return 8.4 if many else 6.4
 
 
-def row_labels(given: object, n_rows: int) -> Labels:
+def row_labels(given: object, n_rows: int, index: object = None) -> Labels:
     """Tell classes, numbers and dates apart.
 
     Raises
     ------
     InputError
-        There is not one label per row.
+        There is not one label per row, or they are of rows in another order than the index, where
+        it is known.
     """
+    given = in_order_of(index, "labels", given)
     y: Any = as_array("labels", given)
     if y.shape != (n_rows,):
         raise InputError(

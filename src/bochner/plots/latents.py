@@ -82,7 +82,7 @@ def latent_map(
     check_is_fitted(model)
     Z, std, names = _coordinates(model, dims)
     n_rows = len(Z)
-    y = None if labels is None else row_labels(labels, n_rows)
+    y = None if labels is None else row_labels(labels, n_rows, model._index)
     ax = ax or axes(6.4 if y is None else figure_width(y), 5.6)[0]
     if names[0] != "row":
         # the prior is as wide in every direction

@@ -93,7 +93,7 @@ class DensitiesMixin(LoadingsMixin):
         values = self._validate(X, reset=False)
         offsets = self._offsets(values, size_factors)
         warn_of_empty(values)
-        beside = self._beside(X, values, covariates)
+        beside = self._beside(X, values, covariates, size_factors)
         model = (self._fit.posterior, self._candidates)
         parts = [
             log_density(*model, rows, self.seed_, row_offsets, known)

@@ -48,6 +48,7 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
         state: dict[str, object] = {**super().__getstate__()}
         # large, and soon made again
         state.pop("_placer", None)
+        state.pop("_index", None)
         if "_embedded" in state:
             self._embedded = state["_embedded"] = self._embedded.lasting(self)
         return state | ({"_completion": self.completion_} if "_completion" in state else {})
@@ -97,7 +98,7 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
         check_types("transform", return_std=return_std, interval=interval)
         _check_interval(interval)
         values = self._validate(X, reset=False)
-        beside = self._beside(X, values, covariates)
+        beside = self._beside(X, values, covariates, size_factors)
         offsets = self._offsets(values, size_factors)
         mean, std = self._latents(values, offsets, beside, with_std=return_std)
         out = [mean, std] if return_std else [mean]
@@ -223,7 +224,7 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
         rows = self._split(values)
         missing = np.isnan(values)
         offsets = self._offsets(values, size_factors)
-        beside = self._beside(X, values, covariates)
+        beside = self._beside(X, values, covariates, size_factors)
         mixture = completion.Mixture(self._candidates, self.completion_)
         if n_draws is not None:
             draws = completion.draw_rows(

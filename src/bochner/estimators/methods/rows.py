@@ -19,10 +19,10 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor
 
-from bochner.data.accepted import as_rows, check_kind
+from bochner.data.accepted import as_rows, check_kind, in_order_of, index_of
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import columns_of, dense_rows, observed_rows
-from bochner.data.covariates import NOTHING_KNOWN, CovariateCoding, index_of
+from bochner.data.covariates import NOTHING_KNOWN, CovariateCoding
 from bochner.data.row_sources import RowSource, source_of
 from bochner.data.sparse import ROWS, canonical
 from bochner.data.validation import check_new
@@ -55,6 +55,8 @@ class RowsMixin:
     landmarks: int | str | None
     noise: str
     views: object
+    # names of the rows of training, as long as the estimator is in memory
+    _index: object = None
     # whether training reads rows block by block
     _trains_on_blocks: ClassVar[bool] = True
 
@@ -264,18 +266,40 @@ class RowsMixin:
         for rows in self._cuts(values) if cuts is None else cuts:
             yield *self._some(values, offsets, rows), covariates[rows]
 
-    def _fit_covariates(self, covariates: object, X: object, n_rows: int) -> Covariates:
-        """Learn how covariates become numbers, and return those of the rows of training."""
+    def _fit_covariates(
+        self, covariates: object, X: object, n_rows: int, size_factors: object
+    ) -> Covariates:
+        """Learn how covariates become numbers, and return those of the rows of training; refuse
+        size factors of rows in another order.
+        """
         self._covariate_coding = NOTHING_KNOWN
+        self._index = index_of(X)
+        in_order_of(self._index, "size_factors", size_factors)
         if covariates is None:
             return Covariates.none(n_rows)
-        self._covariate_coding = CovariateCoding.fit(covariates, n_rows, index_of(X))
-        values = self._covariate_coding.encode(covariates, n_rows, index_of(X))
+        self._covariate_coding = CovariateCoding.fit(covariates, n_rows, self._index)
+        values = self._covariate_coding.encode(covariates, n_rows, self._index)
         return Covariates(values, self._covariate_coding.groups)
 
-    def _beside(self, X: object, values: FloatArray, covariates: object) -> Tensor:
-        """Return the covariates of rows as numbers, (n, L)."""
-        return self._covariate_coding.encode(covariates, values.shape[0], index_of(X))
+    def _beside(
+        self, X: object, values: FloatArray, covariates: object, size_factors: object
+    ) -> Tensor:
+        """Return the covariates of rows as numbers, (n, L); refuse size factors of rows in another
+        order, and warn where a fit had some and these rows have none.
+        """
+        index = index_of(X)
+        in_order_of(index, "size_factors", size_factors)
+        typical = self._size_factors.typical
+        given = typical if size_factors is not None else {}
+        named = size_factors if isinstance(size_factors, Mapping) else given
+        lacking = sorted({*typical} - {*self._size_factors.shares, *named})
+        if lacking:
+            warn_user(
+                f"The model was fitted with size factors of view {lacking[0]!r}, and these rows "
+                "are taken for typical ones: pass size_factors= (--size-factors COLUMN).",
+                DataWarning,
+            )
+        return self._covariate_coding.encode(covariates, values.shape[0], index)
 
     def _offsets(self, values: FloatArray, size_factors: object) -> list[Tensor | None]:
         """Return the logarithms of the rows' size factors, by view."""

@@ -468,7 +468,12 @@ def _refuse_unknown(given: object, view: str, values: Any, columns: NDArray[np.i
 
 
 def _checked(given: object, view: str, n_rows: int) -> NDArray[np.float64]:
-    factors = np.asarray(as_array("size_factors", given), dtype=np.float64)
+    values = as_array("size_factors", given)
+    try:
+        factors = values.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        want, do = f"numbers as size factors of view {view!r}", "give one number per row of X"
+        raise InputError(message(want, f"{given!r:.60}", do)) from error
     if factors.shape != (n_rows,):
         want = f"{n_rows} size factors for view {view!r}, one per row"
         raise InputError(
