@@ -399,6 +399,9 @@ def test_spectral_kernels_need_no_search(X):
         match=r"got RBF, which has a spectral density. Type bochner.FourierFeatures",
     ):
         bo.KreinFeatures(bo.kernels.RBF(), n_components=20).fit(X)
+    for kind in (bo.kernels.RBF, bo.kernels.Polynomial):
+        with pytest.raises(InputError, match=f"got the class {kind.__name__}. Call it"):
+            bo.KreinFeatures(kind, n_components=20).fit(X)
     # one without is a function like others
     exact = bo.kernels.Sum([bo.kernels.RBF()])
     assert (

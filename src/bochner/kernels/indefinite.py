@@ -293,8 +293,12 @@ def resolve(kernel: Any) -> IndefiniteKernel:
     Raises
     ------
     InputError
-        It has a spectral density, from which features are drawn without a fit.
+        It has a spectral density, from which features are drawn without a fit, or is a class.
     """
+    if isinstance(kernel, type):
+        got = f"the class {kernel.__name__}"
+        do = f"call it, with its parameters: {kernel.__name__}()"
+        raise InputError(message("a kernel", got, do))
     if isinstance(kernel, SpectralKernel):
         name = type(kernel).__name__
         got = f"{name}, which has a spectral density"

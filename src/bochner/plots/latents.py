@@ -255,6 +255,8 @@ def completions(
                 "flatten the images",
             )
         )
+    if not len(T):
+        raise InputError(message("images", "none", "pass at least one row"))
     rows = evenly_spread(len(T), n)
     ax = ax or axes(max(0.8 * len(rows) + 1, 3), 3.0)[0]
     picture = np.vstack(
