@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bochner as bo
-from bochner.cli.align import read_rows
+from bochner.cli.align import read_rows, rows_on_disk
 from bochner.cli.parse import parse_by_view, parse_settings, parse_views
 from bochner.errors import InputError
 from helpers.cli import refused, replied, run, write
@@ -447,7 +447,6 @@ def test_bad_models_are_refused(fitted, folder, tmp_path):
 
 
 BAD_ROWS = {
-    "reordered": (["g1", "g0", "g2", "g3", *PROTEINS], r"'g1' where 'g0' was \(column 0\)"),
     "unknown": ([*GENES, "cd3", "cd5"], "unknown 'cd5'"),
     "part of a view": (
         [*GENES, "cd3"],
@@ -462,6 +461,48 @@ def test_rows_with_other_columns_are_refused(fitted, tmp_path, matrix, rows, nam
     path = write(tmp_path / "new.csv", names, rows, matrix[:, : len(names)])
     result = refused("transform", fitted[0], path, "--out", tmp_path / "z.csv")
     assert re.search(text, result), result
+
+
+def test_columns_are_found_by_their_names(fitted, tmp_path, matrix, rows):
+    """In one file and in a file per view, with a view that lacks too, and block by block."""
+    pandas = pytest.importorskip("pandas")
+    order = [5, 2, 0, 4, 3, 1]
+    names = [*GENES, *PROTEINS]
+    turned = [names[j] for j in order]
+    frame = pandas.DataFrame(matrix[:, order], columns=turned)
+    frame.to_parquet(tmp_path / "new.parquet")
+    folder = tmp_path / "views"
+    folder.mkdir()
+    write(folder / "proteins.csv", PROTEINS[::-1], rows, matrix[:, :3:-1])
+    write(folder / "genes.csv", GENES[::-1], rows, matrix[:, 3::-1])
+    write(tmp_path / "genes.csv", GENES[::-1], rows, matrix[:, 3::-1])
+    model = bo.load(fitted[0] / "model.bochner")
+    table = read_rows(model, write(tmp_path / "new.csv", turned, rows, matrix[:, order]), None)
+    np.testing.assert_allclose(table.X, matrix)
+    np.testing.assert_allclose(read_rows(model, folder, None).X, matrix)
+    np.testing.assert_allclose(
+        read_rows(model, tmp_path / "genes.csv", None).X[:, :4], matrix[:, :4]
+    )
+    source = rows_on_disk(model, tmp_path / "new.parquet")
+    assert source.columns == names
+    np.testing.assert_allclose(source.whole(), matrix)
+    replied("impute", fitted[0], tmp_path / "new.csv", "--out", tmp_path / "full.csv")
+    assert cells(tmp_path / "full.csv")[0] == ["cell", *names]
+
+
+def test_a_column_that_lacks_is_named_before_the_text_of_others(tmp_path):
+    """Columns that a model does not have are read only where one of its own lacks."""
+    data, new = tmp_path / "n.csv", tmp_path / "new.csv"
+    lines = ["id,a,b,c,note", "r1,1,2,3,hi", "r2,2,1,4,yo", "r3,4,2,3,hm", "r4,2,2,1,ho"]
+    data.write_text("\n".join(lines) + "\n")
+    out = tmp_path / "run"
+    replied("fit", data, "--index", "id", "--drop", "note", "--out", out, *SMALL)
+    new.write_text("id,a,b,note\nr1,1,2,hi\nr2,2,1,yo\n")
+    place = ("--index", "id", "--out", tmp_path / "z.csv")
+    text = refused("transform", out, new, *place)
+    assert "all columns of view 'x', got none named 'c'" in text
+    new.write_text("id,d,note\nr1,1,hi\nr2,2,yo\n")
+    assert "got 'hi'" in refused("transform", out, new, *place)
 
 
 def test_rows_of_other_shape_or_views_are_refused(fitted, tmp_path, matrix):
@@ -480,8 +521,9 @@ def test_rows_of_other_shape_or_views_are_refused(fitted, tmp_path, matrix):
     )
     folder = tmp_path / "swapped"
     folder.mkdir()
-    write(folder / "proteins.csv", ["cd4", "cd3"], ["r"], matrix[:1, 4:])
-    assert "'cd4' where 'cd3' was" in refused("impute", fitted[0], folder, *out)
+    write(folder / "proteins.csv", ["cd4", "cd9"], ["r"], matrix[:1, 4:])
+    text = "the columns of view 'proteins' as at the fit, got 'cd9' in place of 'cd3'"
+    assert text in refused("impute", fitted[0], folder, *out)
     matrix = matrix.copy()
     matrix[2, 5] = -np.inf
     np.save(tmp_path / "inf.npy", matrix)

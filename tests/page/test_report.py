@@ -568,8 +568,13 @@ def test_layout_files(tmp_path):
     assert read_layout(tmp_path / "u.npy", None, 2)["u"].tolist() == [[1, 2], [3, 4]]
     (tmp_path / "v.csv").write_text("cell,x,y\nb,3,4\na,1,2\n")
     assert read_layout(tmp_path / "v.csv", ["a", "b"], 2)["v"].tolist() == [[1, 2], [3, 4]]
-    with pytest.raises(InputError, match=r"two columns of coordinates, got 3 \(cell, x, y\)"):
+    with pytest.raises(
+        InputError, match="a line for every row, got none for 'c', or any other"
+    ):
         read_layout(tmp_path / "v.csv", ["c", "d"], 2)
+    (tmp_path / "v.csv").write_text("x,y,z\n3,4,5\n1,2,6\n")
+    with pytest.raises(InputError, match=r"two columns of coordinates, got 3 \(x, y, z\)"):
+        read_layout(tmp_path / "v.csv", ["a", "b"], 2)
     (tmp_path / "w.csv").write_text("x,y\n1,b\n2,c\n")
     with pytest.raises(InputError, match="numbers, got the text 'b' in column 'y'"):
         read_layout(tmp_path / "w.csv", None, 2)
@@ -836,12 +841,22 @@ def test_labels_are_not_taken_by_position_where_most_names_join(tmp_path):
     path.write_text("\n".join(["sample,grp", *lines]))
     assert list(read_labels(path, names, 6)["grp"]) == ["True"] * 3 + ["False"] * 3
     path.write_text("\n".join(["sample,grp", *lines]).replace("s4,", "S4,"))
-    text = r"a label for every row, got none for 's4' in .*labels.csv. Add it, or correct its name"
+    text = (
+        r"a line for every row, got none for 's4' in .*labels.csv. Add it, or correct its name"
+    )
     with pytest.raises(InputError, match=text):
         read_labels(path, names, 6)
     path.write_text("\n".join(["id,grp", *(f"{i:02d},{i % 2}" for i in range(6, 0, -1))]))
     rows = [str(i) for i in range(1, 7)]
     assert list(read_labels(path, rows, 6)["grp"]) == [1, 0, 1, 0, 1, 0]
+    for header in ("sample", "", "cell_id"):
+        path.write_text("\n".join([f"{header},grp", *lines]).replace("\ns", "\nt"))
+        with pytest.raises(InputError, match=r"none for 's0', or any other, in .*, but 't5'"):
+            read_labels(path, names, 6)
+    # an index that counts rows names none of them
+    for start in (0, 1):
+        path.write_text("\n".join([",grp", *(f"{start + i},{i % 2}" for i in range(6))]))
+        assert list(read_labels(path, names, 6)["grp"]) == [0, 1, 0, 1, 0, 1]
     # numbers under another name are a labelling
     path.write_text("\n".join(["rank,grp", *(f"{i},{i % 2}" for i in range(3, 9))]))
     assert list(read_labels(path, rows, 6)) == ["rank", "grp"]

@@ -20,6 +20,7 @@ from bochner.estimators.settings import likelihoods
 from bochner.estimators.tables import Mixed
 from bochner.io.extensions import LAYERED, extension_of, in_zarr
 from bochner.io.parquet.parts import parquet_parts
+from bochner.io.readers import read_source
 from bochner.io.stored import open_rows, parquet_columns
 from bochner.io.table import Table
 
@@ -43,8 +44,8 @@ def read_rows(
     model : LatentVariableEstimator
         Fitted.
     path : Path
-        As for fitting. Views may be absent: files of a folder, arrays of an npz, or all named
-        columns of a view.
+        As for fitting; named columns in any order. Views may be absent: files of a folder, arrays
+        of an npz, or all named columns of a view.
     index : str or None
         Column of csv and parquet files that names the rows.
     layer : sequence of str
@@ -66,7 +67,13 @@ def read_rows(
     if isinstance(model._coding, Mixed):
         return rows_to_use(model, path, index, reading)
     known = column_names(model)
-    table = reading.read(path, index, layer, known)
+    request = reading.request(index, layer, known)
+    try:
+        table = read_source(path, request)
+    except InputError:
+        # a column that lacks is why others, which are none of the model's, were read
+        _check_whole(request.selection.seen, known or [], model.views_ if known else {})
+        raise
     views = table.views or _only_array(path, table)
     if views is not None and set(views) & set(model.views_):
         X = _by_view(table, views, model.views_, known)
@@ -112,7 +119,7 @@ def rows_on_disk(model: LatentVariableEstimator, path: Path) -> RowSource | None
         _check_width(source.n_columns, model, None)
         return source
     files = parquet_parts(path)
-    has_known = files and parquet_columns(files[0]) == known
+    has_known = files and known and sorted(parquet_columns(files[0])) == sorted(known)
     return open_rows(files, known) if has_known else None
 
 
@@ -150,23 +157,27 @@ def _by_view(
                 )
             )
         if known is not None and table.column_names is not None:
-            _check_order(table.column_names[place], [known[j] for j in positions], view)
+            names = [known[j] for j in positions]
+            part = part[:, _order(table.column_names[place], names, view)]
         X[:, positions] = part
     return X
 
 
-def _check_order(given: Sequence[str], fitted: Sequence[str], view: str) -> None:
+def _order(given: Sequence[str], fitted: Sequence[str], view: str) -> list[int]:
+    """Return where the columns of a view stand among those that are given."""
     # The reader puts the view before names that occur in two views: only one of both sides may have
     # met the other view.
     prefix = f"{view}:"
-    for position, (new, old) in enumerate(zip(given, fitted, strict=True)):
-        if new.removeprefix(prefix) != old.removeprefix(prefix):
-            got = f"{new!r} where {old!r} was (column {position} of view {view!r})"
-            raise InputError(
-                message(
-                    "the columns in the order of the fit", got, "reorder or rename the columns"
-                )
-            )
+    place = {name.removeprefix(prefix): j for j, name in enumerate(given)}
+    names = [name.removeprefix(prefix) for name in fitted]
+    lacking = [repr(name) for name in names if name not in place]
+    if lacking:
+        other = listing([repr(name) for name in place if name not in set(names)])
+        got = f"{other} in place of {listing(lacking)}"
+        raise InputError(
+            message(f"the columns of view {view!r} as at the fit", got, "rename the columns")
+        )
+    return [place[name] for name in names]
 
 
 def _by_name(
@@ -178,6 +189,15 @@ def _by_name(
         raise InputError(
             message("the columns of the fit", got, "drop or rename them, or give --index")
         )
+    _check_whole(given, known, columns)
+    place = {name: j for j, name in enumerate(known)}
+    full = np.full((X.shape[0], len(known)), np.nan)
+    full[:, [place[name] for name in given]] = X
+    return full
+
+
+def _check_whole(given: Sequence[str], known: Sequence[str], columns: Columns) -> None:
+    """Refuse names of columns that are part of a view, and not all of it."""
     present = set(given)
     for view, positions in columns.items():
         lacking = [repr(known[j]) for j in positions if known[j] not in present]
@@ -186,17 +206,6 @@ def _by_name(
             raise InputError(
                 message(f"all columns of view {view!r}", f"none named {listing(lacking)}", do)
             )
-    for position, (new, old) in enumerate(
-        zip(given, (name for name in known if name in present), strict=True)
-    ):
-        if new != old:
-            got = f"{new!r} where {old!r} was (column {position})"
-            raise InputError(
-                message("the columns in the order of the fit", got, "reorder the columns")
-            )
-    full = np.full((X.shape[0], len(known)), np.nan)
-    full[:, [known.index(name) for name in given]] = X
-    return full
 
 
 def _by_number(

@@ -25,6 +25,11 @@ class Selection:
     # False for a file of a folder, where a column that names the rows has to be there
     _alone = True
 
+    @property
+    def seen(self) -> list[str]:
+        """Names of the columns of the files, where any are asked for by name."""
+        return []
+
     def kept(self, names: Sequence[str]) -> list[int]:
         """Return the positions of the columns to read, among those of one file."""
         return list(range(len(names)))
@@ -68,6 +73,11 @@ class NamedColumns(Selection):
         self._columns = None if columns is None else set(columns)
         self._drop = set(drop)
         self._names: dict[str, None] = {}
+
+    @property
+    def seen(self) -> list[str]:
+        """Names of the columns of the files."""
+        return list(self._names)
 
     def kept(self, names: Sequence[str]) -> list[int]:
         """Return the positions of the columns to read, among those of one file."""
@@ -116,6 +126,12 @@ class KnownColumns(Selection):
     def __init__(self, known: Sequence[str], beside: Sequence[str] = ()) -> None:
         self._known = set(known)
         self._beside = set(beside)
+        self._names: dict[str, None] = {}
+
+    @property
+    def seen(self) -> list[str]:
+        """Names of the columns of the files."""
+        return list(self._names)
 
     def asks_for(self, name: str) -> bool:
         """Tell whether a column is one of them."""
@@ -123,6 +139,7 @@ class KnownColumns(Selection):
 
     def kept(self, names: Sequence[str]) -> list[int]:
         """Return the positions of the columns to read, among those of one file."""
+        self._names.update(dict.fromkeys(names))
         if not self._known <= set(names):
             return [j for j, name in enumerate(names) if name not in self._beside]
         return [j for j, name in enumerate(names) if name in self._known]

@@ -298,8 +298,9 @@ def _text(
         )
     if row_names is not None and len(columns) > 1:
         columns[0] = _spelled(row_names, columns[0])
-        if is_key_name(names[0]) or not names[0] or not any(map(_is_number, columns[0])):
-            _check_join(path, row_names, columns[0])
+        is_key = is_key_name(names[0]) or not names[0]
+        if is_key or not any(map(_is_number, columns[0])):
+            _check_join(path, row_names, columns[0], is_key)
     if row_names is not None and len(columns) > 1 and set(row_names) <= set(columns[0]):
         place = {name: i for i, name in enumerate(columns[0])}
         columns = [[column[place[name]] for name in row_names] for column in columns[1:]]
@@ -331,17 +332,31 @@ def _spelled(row_names: Sequence[str], first: list[str]) -> list[str]:
     ]
 
 
-def _check_join(path: Path, row_names: Sequence[str], first: Sequence[str]) -> None:
-    """Refuse a first column that is one of row names, as most of them are in it, but not all:
-    labels by position would belong to other rows.
+def _check_join(
+    path: Path, row_names: Sequence[str], first: Sequence[str], is_key: bool
+) -> None:
+    """Refuse a first column that is one of row names, as most of them are in it or its header says
+    so, but not all: labels by position would belong to other rows.
     """
     known = set(first)
     lacking = [name for name in row_names if name not in known]
-    joins = len(known) == len(first) and 2 * len(lacking) <= len(row_names)
-    if lacking and joins:
+    named = len(known) == len(first) and not _counts_rows(first)
+    joins = is_key or 2 * len(lacking) <= len(row_names)
+    if lacking and named and joins:
         got = f"none for {lacking[0]!r} in {path}"
-        do = "add it, or correct its name: labels are joined by the first column"
-        raise InputError(message("a label for every row", got, do))
+        do = "add it, or correct its name: lines are joined by the first column"
+        if len(lacking) == len(row_names):
+            got = f"none for {lacking[0]!r}, or any other, in {path}, but {first[0]!r}"
+            do = "correct the names in its first column, or remove it if the order is right"
+        raise InputError(message("a line for every row", got, do))
+
+
+def _counts_rows(first: Sequence[str]) -> bool:
+    """Tell whether a column counts rows, from 0 or 1 on, and names none of them."""
+    return any(
+        list(first) == [str(row) for row in range(start, start + len(first))]
+        for start in (0, 1)
+    )
 
 
 def _without_header(path: Path, lines: list[list[str]], n_rows: int) -> bool:
