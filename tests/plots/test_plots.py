@@ -243,6 +243,16 @@ def test_a_given_axes_is_drawn_into(model):
     assert plots.learned_kernel(model, "left", ax=right) is right
 
 
+def test_an_ellipse_of_two_far_places_does_not_make_the_map_small(model, monkeypatch):
+    std = np.array(model.embedding_std_)
+    std[3] = 40.0
+    monkeypatch.setattr(type(model), "embedding_std_", property(lambda _: std))
+    ax = plots.latent_map(model, n_ellipses=len(std))
+    low, high = ax.get_ylim()
+    x = model.embedding_[:, 1]
+    assert high - low < np.ptp(x) + 3.0 * x.std()
+
+
 def test_the_ellipses_are_one_deviation(model):
     collections = plots.latent_map(model, n_ellipses=30).collections
     ellipses = next(c for c in collections if type(c).__name__ == "EllipseCollection")

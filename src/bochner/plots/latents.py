@@ -41,6 +41,10 @@ _LISTED = 12
 _DRAWN = 100_000
 
 
+# Standard deviations of all rows by which the ellipse of one widens the axes at the most.
+_FARTHEST = 0.5
+
+
 @checked(dims=[tuple, list], n_ellipses=[COUNT_OR_NONE])
 def latent_map(
     model: LatentVariableEstimator,
@@ -312,35 +316,33 @@ def _coordinates(
 
 
 def _ellipses(ax: Axes, Z: FloatArray, std: FloatArray, count: int) -> None:
-    from matplotlib.collections import EllipseCollection
+    from matplotlib.collections import EllipseCollection, LineCollection
 
     rows = evenly_spread(len(Z), count)
+    shown, of_rows = Z[rows], std[rows]
     # one latent dimension: the row number has no standard deviation
     if not std[:, 0].any():
-        ax.vlines(
-            Z[rows, 0],
-            Z[rows, 1] - std[rows, 1],
-            Z[rows, 1] + std[rows, 1],
-            color=INK,
-            linewidth=0.5,
+        ends = list(np.stack([shown - of_rows, shown + of_rows], axis=1))
+        lines = LineCollection(ends, colors=INK, linewidths=0.5, alpha=0.35)
+        ax.add_collection(lines, autolim=False)
+    else:
+        drawn = EllipseCollection(
+            2 * of_rows[:, 0],
+            2 * of_rows[:, 1],
+            np.zeros(len(rows)),
+            units="xy",
+            offsets=shown,
+            offset_transform=ax.transData,
+            facecolors="none",
+            edgecolors=INK,
+            linewidths=0.5,
             alpha=0.35,
         )
-        return
-    sizes = 2 * std[rows]
-    drawn = EllipseCollection(
-        sizes[:, 0],
-        sizes[:, 1],
-        np.zeros(len(rows)),
-        units="xy",
-        offsets=Z[rows],
-        offset_transform=ax.transData,
-        facecolors="none",
-        edgecolors=INK,
-        linewidths=0.5,
-        alpha=0.35,
-    )
-    ax.add_collection(drawn)
-    ax.update_datalim(np.vstack([Z[rows] - std[rows], Z[rows] + std[rows]]))
+        ax.add_collection(drawn, autolim=False)
+    # a row that may lie in several places has an ellipse of their distance: it is cut off rather
+    # than make all others small
+    most = np.minimum(of_rows, _FARTHEST * Z.std(axis=0))
+    ax.update_datalim(np.vstack([shown - most, shown + most]))
 
 
 def _strip(images: FloatArray, shape: tuple[int, int]) -> FloatArray:
