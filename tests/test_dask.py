@@ -83,3 +83,11 @@ def test_what_cannot_be_fitted_says_what_to_type(X):
         bo.dask.fit(bo.NGMVLVM(), X)
     with pytest.raises(InputError, match="compute_chunk_sizes"):
         bo.dask.fit(bo.NGMVLVM(), rows[rows[:, 0] > 0])
+
+
+def test_rows_of_another_width_are_refused_at_once():
+    X = np.random.default_rng(0).normal(size=(20, 4))
+    model = bo.NGMVLVM(1, n_frequencies=4, init="pca", max_iter=3, random_state=0).fit(X)
+    rows = array.from_array(X[:, :3])
+    with pytest.raises(InputError, match=r"4 columns, as at the fit, got .* shape \(20, 3\)"):
+        bo.dask.transform(model, rows)

@@ -105,6 +105,10 @@ def transform(model: LatentVariableEstimator, X: Any, return_std: bool = False) 
     from bochner.estimators.methods.placing import Placed
 
     X = _checked(X)
+    if X.shape[1] != model.n_features_in_:
+        do = "pass the columns of the fit"
+        got = f"a Dask array of shape {X.shape}"
+        raise InputError(message(f"{model.n_features_in_} columns, as at the fit", got, do))
     small = copy.copy(model)
     nothing = np.empty((0, model._n_latents), dtype=model._dtype)
     # workers do not need the latents of training

@@ -63,14 +63,20 @@ def message(expected: str, got: str, do: str) -> str:
     Parameters
     ----------
     expected, got, do : str
-        Clauses without a final full stop.
+        Clauses; a full stop ends the second and the third where they have no mark at their end.
 
     Returns
     -------
     str
         ``"Expected {expected}, got {got}. {Do}."``
     """
-    return printable(f"Expected {expected}, got {got}. {do[:1].upper()}{do[1:]}.")
+    return printable(
+        f"Expected {expected}, got {_ended(got)} {do[:1].upper()}{_ended(do[1:])}"
+    )
+
+
+def _ended(clause: str) -> str:
+    return clause if clause.endswith((".", "?", "!")) else f"{clause}."
 
 
 def warn_user(text: str, category: type[Warning]) -> None:

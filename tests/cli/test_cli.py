@@ -463,6 +463,13 @@ def test_rows_with_other_columns_are_refused(fitted, tmp_path, matrix, rows, nam
     assert re.search(text, result), result
 
 
+def test_the_folder_of_a_fit_is_loaded(fitted, tmp_path):
+    model = bo.load(fitted[0])
+    assert model.elbo_ == bo.load(fitted[0] / "model.bochner").elbo_
+    with pytest.raises(InputError, match=r"model\.bochner"):
+        bo.load(tmp_path)
+
+
 def test_columns_are_found_by_their_names(fitted, tmp_path, matrix, rows):
     """In one file and in a file per view, with a view that lacks too, and block by block."""
     pandas = pytest.importorskip("pandas")

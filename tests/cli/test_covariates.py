@@ -65,8 +65,20 @@ def test_what_is_wrong_is_named(table, tmp_path):
     text = refused("fit", path, "--batch", "plat", "--out", tmp_path / "run", *SMALL)
     assert "no 'plat': did you mean 'plate'?" in text
     np.save(tmp_path / "x.npy", np.eye(5))
-    text = refused("fit", tmp_path / "x.npy", "--batch", "plate", "--out", tmp_path / "run")
-    assert "column" in text
+    (tmp_path / "cells.zarr").mkdir()
+    (tmp_path / "cells.h5mu").write_text("x")
+    advice = {
+        "x.npy": "Save the rows as one",
+        "cells.h5mu": "Call bochner.fit_mudata from Python, which takes columns of obs",
+        "cells.zarr": "Call bochner.fit_anndata from Python",
+    }
+    for name, do in advice.items():
+        for option in ("--batch", "--covariate", "--size-factors"):
+            text = refused("fit", tmp_path / name, option, "plate", "--out", tmp_path / "run")
+            assert "a csv, parquet or h5ad file with --batch" in text
+            assert f"{name}. {do}" in text
+    about = replied("info", path, "--batch", "plate", "--size-factors", "age")
+    assert about["columns"] == 3
     out = tmp_path / "run"
     replied(
         "fit", path, "--batch", "plate", "--drop", "age", "--out", out, "--seed", 0, *SMALL

@@ -7,9 +7,10 @@ from bochner.data.columns import (
     are_counts,
     differ_in_units,
     least_noise,
+    resolve_views,
     warn_of_units,
 )
-from bochner.errors import DataWarning
+from bochner.errors import DataWarning, InputError, message
 
 
 def _normal(*shape):
@@ -116,3 +117,9 @@ def test_one_column_that_has_nearly_all_variance_is_named():
 def test_other_views_pass(X, recwarn):
     warn_of_units(X, np.arange(X.shape[1]), "x", None)
     assert not recwarn
+
+
+def test_a_question_ends_an_error_by_itself():
+    with pytest.raises(InputError, match=r"did you mean 'alcohol'\?$"):
+        resolve_views({"a": ["alcool"]}, 2, ["alcohol", "ash"])
+    assert message("a", "b.", "c") == "Expected a, got b. C."

@@ -122,6 +122,9 @@ def test_sizes_are_refused_before_memory_is_asked_for(X, model):
     )
     with pytest.raises(InputError, match=match):
         bo.NGMVLVM(10**5, **SMALL).fit(X)
+    match = "for a matrix of 200,000 features by as many. Lower n_frequencies"
+    with pytest.raises(InputError, match=match):
+        bo.NGMVLVM(1, **{**SMALL, "n_frequencies": 10**5}).fit(X)
     with pytest.raises(
         InputError, match=r"at most 8.0 GiB, got 37.3 GiB for 1,000,000,000 rows"
     ):

@@ -276,6 +276,13 @@ def test_other_rows_are_placed_first(model, frame, tmp_path):
     np.testing.assert_allclose(unpacked(content["z"]), model.transform(shuffled), atol=1e-5)
 
 
+def test_a_path_is_no_labels(model, frame, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"got 'page.html'\. Write path='page.html'"):
+        bo.report(model, frame, "page.html")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("name", ["labels", "embedding"])
 def test_what_is_given_in_another_order_than_the_rows_is_refused(model, frame, tmp_path, name):
     given = {"labels": frame.iloc[::-1, 0], "embedding": frame.iloc[::-1, :2].fillna(0.0)}

@@ -278,6 +278,8 @@ def test_training_gives_up_after_many_faults_with_a_finite_model():
         state = trainer.run()
     assert len(record) == state.roll_backs == 9
     assert "training stops here" in str(record[-1].message)
+    with pytest.warns(NumericalWarning, match=r"noise variance; training stops here\.$"):
+        trainer._roll_back("it failed: raise the noise variance.")
     assert all(
         "continuing from step 20 with half the learning rate" in str(w.message)
         for w in record[:-1]

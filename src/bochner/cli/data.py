@@ -11,9 +11,10 @@ import numpy as np
 
 from bochner.cli.parse import COLUMNAR, names_in, parse_by_view
 from bochner.data.arrays import FloatArray
+from bochner.errors import InputError, message
 from bochner.io.columnar import write_columnar
 from bochner.io.csv.write import write_csv
-from bochner.io.extensions import MODEL_FILE, extension_of
+from bochner.io.extensions import NAMED, extension_of, in_zarr
 from bochner.io.on_disk import StoredTable, open_table
 from bochner.io.outputs import replacing
 from bochner.io.readers import read_source
@@ -75,9 +76,22 @@ class Reading:
     def without(self, path: Path, columns: Sequence[str | None]) -> Reading:
         """Return how to read a file of which some columns are no data; those of h5ad files are in
         obs.
+
+        Raises
+        ------
+        InputError
+            The rows are in no file whose columns can be read apart.
         """
-        if extension_of(path) == ".h5ad":
+        kind = extension_of(path)
+        if kind == ".h5ad" or not any(columns):
             return self
+        if kind not in NAMED or path.is_dir():
+            function = "bochner.fit_mudata" if kind == ".h5mu" else "bochner.fit_anndata"
+            do = "save the rows as one, with these columns among the others"
+            if kind == ".h5mu" or in_zarr(path):
+                do = f"call {function} from Python, which takes columns of obs"
+            want = "a csv, parquet or h5ad file with --batch, --covariate or --size-factors"
+            raise InputError(message(want, str(path), do))
         beside = [*self.beside, *(name for name in columns if name is not None)]
         return replace(self, beside=tuple(dict.fromkeys(beside)))
 
@@ -138,7 +152,7 @@ def load_model(path: Path) -> LatentVariableEstimator:
     """Load a model from its file, or from the folder that ``bochner fit`` wrote."""
     from bochner.estimators.loading import load
 
-    return load(path / MODEL_FILE if path.is_dir() else path)
+    return load(path)
 
 
 def column_names(model: LatentVariableEstimator) -> list[str] | None:

@@ -13,8 +13,10 @@ import typer
 
 from bochner.cli import rows, sources
 from bochner.cli.options import (
+    Batch,
     Columns,
     Command,
+    CovariateColumns,
     Data,
     Decimal,
     DecimalMark,
@@ -139,19 +141,8 @@ def fit(
         ),
     ] = False,
     layer: Layer = None,
-    batch: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="A column of labels (batch, donor) whose effects are kept out of the latents.",
-        ),
-    ] = None,
-    covariate: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN", help="The same for a column of numbers (age, time) or texts."
-        ),
-    ] = None,
+    batch: Batch = None,
+    covariate: CovariateColumns = None,
     columns: Columns = None,
     drop: Drop = None,
     header: Header = None,
@@ -241,12 +232,15 @@ def info(
     index: Index = None,
     settings: Settings = None,
     layer: Layer = None,
+    batch: Batch = None,
+    covariate: CovariateColumns = None,
     columns: Columns = None,
     drop: Drop = None,
     header: Header = None,
     decimal: DecimalMark = Decimal.POINT,
     memory: MemoryLimit = None,
     mask_var: MaskVar = None,
+    size_factors: SizeFactorColumn = None,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
@@ -262,7 +256,16 @@ def info(
         repeated = (view or (), likelihood or (), settings or ())
         reading = Reading.typed(columns, drop, header, memory, mask_var, decimal)
         options = FitOptions(
-            path, Path(), model.value, *repeated, index, layer=layer or (), reading=reading
+            path,
+            Path(),
+            model.value,
+            *repeated,
+            index,
+            layer=layer or (),
+            reading=reading,
+            batch=batch or (),
+            covariates=covariate or (),
+            size_factors=size_factors,
         )
         reply.values = logic.describe(options)
         reply.show = show

@@ -162,6 +162,19 @@ SizeFactorColumn = Annotated[
         "proportional to its own.",
     ),
 ]
+Batch = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="A column of labels (batch, donor) whose effects are kept out of the latents.",
+    ),
+]
+CovariateColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN", help="The same for a column of numbers (age, time) or texts."
+    ),
+]
 ModelFile = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A model file, or the folder that fit wrote.")
 ]

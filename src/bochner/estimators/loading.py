@@ -9,6 +9,7 @@ from bochner.estimators import lvm, rflvm, saving, srflvm
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.settings.constraints import check_types
 from bochner.io import files
+from bochner.io.extensions import MODEL_FILE
 from bochner.io.schema import Tensors, parse, same_keys, whole
 from bochner.processes import isolated
 
@@ -20,6 +21,7 @@ def load(path: str | Path) -> LatentVariableEstimator:
     Parameters
     ----------
     path : str or Path
+        A file, or the folder that ``bochner fit`` wrote.
 
     Returns
     -------
@@ -34,6 +36,7 @@ def load(path: str | Path) -> LatentVariableEstimator:
     """
     check_types("load", path=path)
     path = Path(path)
+    path = path / MODEL_FILE if path.is_dir() else path
     tensors, plain = files.read(path, "model", saving.SCHEMA)
     with whole(path.name, "model"):
         header = parse(saving.Header, plain, "the file")

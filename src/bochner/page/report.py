@@ -133,6 +133,9 @@ def report(
     NotFittedError
         The model was not fitted.
     """
+    if isinstance(labels, str | os.PathLike):
+        do = f"write path={str(labels)!r} for the file of the page"
+        raise InputError(message("labels of the rows", repr(labels), do))
     target = check_page(path, overwrite)
     check_is_fitted(model)
     X = None if X is None else as_rows(X)

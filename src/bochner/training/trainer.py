@@ -471,7 +471,8 @@ class Trainer(Generic[Module]):
         then = "training stops here"
         if again:
             then = f"continuing from step {self.state.step} with half the learning rate"
-        warn_user(f"Step {failed} was undone because {cause}; {then}.", NumericalWarning)
+        text = f"Step {failed} was undone because {cause.rstrip('.')}; {then}."
+        warn_user(text, NumericalWarning)
         return again
 
 

@@ -91,7 +91,7 @@ def check_size(shape: tuple[int, ...], estimator: Parameters) -> None:
     ------
     InputError
         Naming the size: means of all rows and a square matrix of the dimensions; features of all
-        rows and their frequencies.
+        rows and their frequencies; a square matrix of the features.
     """
     n_components = estimator.n_components
     size = 8 * n_components * (shape[0] + n_components)
@@ -105,6 +105,11 @@ def check_size(shape: tuple[int, ...], estimator: Parameters) -> None:
         if not isinstance(count, str):
             what = f"{name}={count:,} with {shape[0]:,} rows"
             Memory().check(8 * count * size, what, f"lower {name}")
+    if not isinstance(estimator.n_frequencies, str):
+        # of every kernel at the least
+        count = 2 * estimator.n_frequencies
+        what = f"a matrix of {count:,} features by as many"
+        Memory().check(8 * count**2, what, "lower n_frequencies")
 
 
 def make(
