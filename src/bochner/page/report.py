@@ -255,7 +255,9 @@ def _place(
     if len(X) == len(fitted[0]):
         some = evenly_spread(len(X), _CHECKED)
         sample = X.iloc[some] if hasattr(X, "iloc") else np.asarray(X)[some]
-        beside: Any = {what: of_rows(given, some) for what, given in known.items()}
+        beside = dict(known)
+        for what, given in known.items():
+            beside[what] = of_rows(given, some)
         with warnings.catch_warnings():
             # said of all rows, below
             warnings.simplefilter("ignore", DataWarning)
