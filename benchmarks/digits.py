@@ -152,12 +152,12 @@ def start_of(init: str, views: list[Array], seed: int) -> Array:
     filled = np.hstack(views)
     if init != "fold":
         return start(init, filled, 2, seed)
-    wide = torch.tensor(components(filled, 5, seed), dtype=torch.float32)
+    wide = torch.tensor(components(filled, 3, seed), dtype=torch.float32)
     data = tuple(
         (CompleteBlock.of(torch.tensor(view, dtype=torch.float32)),) for view in views
     )
     shared = (0,) * len(views)
-    narrow = fold(wide, Layout(2, shared), Layout(5, shared), data, seed)
+    narrow = fold(wide, Layout(2, shared), Layout(3, shared), data, seed)
     return folded(narrow.double().numpy(), seed)
 
 

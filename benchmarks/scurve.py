@@ -259,8 +259,8 @@ def layouts_of(seed: int, setting: Setting) -> tuple[list[Array], list[float], l
     data, (Ys, _) = data_of("RBF+Gibbs", seed, setting), scaled_of("RBF+Gibbs", seed, setting)
     filled = np.hstack(Ys)
     blocks = tuple((CompleteBlock.of(torch.tensor(Y, dtype=torch.float32)),) for Y in Ys)
-    wide = torch.tensor(components(filled, 5, seed), dtype=torch.float32)
-    narrow = fold(wide, Layout(2, (0, 0)), Layout(5, (0, 0)), blocks, seed)
+    wide = torch.tensor(components(filled, 3, seed), dtype=torch.float32)
+    narrow = fold(wide, Layout(2, (0, 0)), Layout(3, (0, 0)), blocks, seed)
     result = [data.latent, folded(narrow.double().numpy(), seed)]
     result += [start(name, filled, 2, seed) for name in ORIGINS[2:]]
     models = SimpleModels(torch.tensor(np.stack(result), dtype=torch.float32), blocks)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -40,6 +42,17 @@ def test_log_odds_have_a_largest_variance(kernel):
     again = [variance(view.kernel) for view in model.views]
     model.project()
     assert [variance(view.kernel) for view in model.views] == again
+
+
+def test_a_row_is_not_much_less_sure_than_the_prior():
+    """Noise in gradients once made a row's standard deviation 150 and its divergence 11,000
+    nats.
+    """
+    log_std = torch.tensor([[-4.0, 0.3], [5.0, 0.0]])
+    latents = GaussianLatents(torch.zeros(2, 2), log_std)
+    LatentVariableModel(latents, [View("real", RBF(), Gaussian())]).project()
+    wanted = torch.tensor([[-4.0, 0.3], [math.log(2.0), 0.0]])
+    torch.testing.assert_close(latents.log_std.detach(), wanted)
 
 
 def test_a_fixed_variance_stays():

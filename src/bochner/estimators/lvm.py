@@ -55,14 +55,13 @@ class NGMVLVM(LatentVariableEstimator):
     init : str, array of shape (N, D), or list of these, default="auto"
         "pca", "fold", "laplacian", "isomap", "tsne", "random", "laplacian-2", "tsne-2" or "auto".
         Starts; several are raced and the one with the best bound on fresh draws goes on. "fold"
-        begins with more principal components than D and folds the further ones away under RBF
-        kernels, in several tries of which the one with the best bound is kept; "laplacian-2" and
-        "tsne-2" begin with two dimensions and the others near 0, where the bound leaves those that
-        the data do not need. "auto" races "pca", "fold", "laplacian" and, in up to 3 dimensions,
-        "tsne", in more than 2 also those two ("tsne-2" of up to 1,000 rows); of more than 6,000
-        rows "pca" and "laplacian"; in more than 12 dimensions, or with private ones, no starts of
-        two, and in more than 12 "pca" alone. An array is taken as it is: its columns
-        should have a standard deviation of about 1, as the latents have under their prior.
+        begins with one principal component more than D and folds it away under RBF kernels;
+        "laplacian-2" and "tsne-2" begin with two dimensions and the others near 0, where the bound
+        leaves those that the data do not need. "auto" races "pca", "fold", "laplacian" and, in up
+        to 3 dimensions, "tsne", in more than 2 also those two ("tsne-2" of up to 1,000 rows); of
+        more than 6,000 rows "pca" and "laplacian"; in more than 12 dimensions, or with private
+        ones, no starts of two, and in more than 12 "pca" alone. An array is taken as it is: its
+        columns should have a standard deviation of about 1, as the latents have under their prior.
     n_init : int or "auto", default="auto"
         How many starts are raced, going round ``init``. "auto": one for every name.
     max_iter : int or "auto", default="auto"

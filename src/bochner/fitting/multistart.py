@@ -30,7 +30,7 @@ from bochner.initialization.embeddings import (
     start,
 )
 from bochner.initialization.shared_private import split_start, wide_start
-from bochner.initialization.simple_models import STEPS, settle, tries
+from bochner.initialization.simple_models import STEPS, settle
 from bochner.io.schema import Tensors, parse, whole
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.memory import Scratch
@@ -41,8 +41,8 @@ from bochner.progress import expect, progress_bar
 from bochner.training.checkpoint import AnyCheckpoint, Header, restore
 from bochner.training.trainer import Trainer
 
-# Dimensions that a fold begins with beyond D, at the most.
-_EXTRA = 3
+# Dimensions that a fold begins with beyond D; with two or three more it won none of 39 races.
+_EXTRA = 1
 # And so many shared ones, and of every view that has private ones, with those.
 _EXTRA_PRIVATE = 2
 # Leading columns of a complete view tell layouts apart as well as all of them do: on MNIST the
@@ -73,24 +73,6 @@ class Candidate:
     settled: bool = False
 
 
-@dataclass(frozen=True)
-class _Try:
-    """One layout of a batch.
-
-    Attributes
-    ----------
-    index : int
-        Of the start that it belongs to.
-    latents : Tensor of shape (N, E)
-    begins : Tensor of shape (E,)
-        1 for the dimensions that it begins with, 0 for others.
-    """
-
-    index: int
-    latents: Tensor
-    begins: Tensor
-
-
 def candidates(data: TrainingData, plan: Plan) -> list[Candidate]:
     """Compute every start of a plan, in their order.
 
@@ -102,10 +84,10 @@ def candidates(data: TrainingData, plan: Plan) -> list[Candidate]:
     names = [origin if isinstance(origin, str) else "array" for origin in plan.starts]
     if names != ["fold"] and len(names) == 1:
         return [Candidate(0, names[0], _embedded(data, plan, 0, plan.starts[0]))]
-    wide, batch = _batch(data, plan, names)
+    wide, layouts, begins = _batch(data, plan, names)
     done = settle(
-        torch.stack([one.latents for one in batch]),
-        torch.stack([one.begins for one in batch]),
+        layouts,
+        begins,
         plan.spec.layout,
         wide,
         narrowed(data.start_blocks, _COLUMNS),
@@ -116,10 +98,9 @@ def candidates(data: TrainingData, plan: Plan) -> list[Candidate]:
     kept = wide.narrowed(plan.spec.layout)
     out = []
     for index, (name, origin) in enumerate(zip(names, plan.starts, strict=True)):
-        best = _best(batch, index, done.bounds)
-        bound = float(done.bounds[best])
-        settled = folded(done.latents[best].double().cpu().numpy(), plan.seed + index)
-        as_it_was = batch[best].latents[:, kept].double().cpu().numpy()
+        bound = float(done.bounds[index])
+        settled = folded(done.latents[index].double().cpu().numpy(), plan.seed + index)
+        as_it_was = layouts[index][:, kept].double().cpu().numpy()
         if name in NARROW_STARTS:
             settled[:, N_NARROW:] = as_it_was[:, N_NARROW:]
         if name != "fold":
@@ -130,30 +111,28 @@ def candidates(data: TrainingData, plan: Plan) -> list[Candidate]:
     return out
 
 
-def _best(batch: Sequence[_Try], index: int, bounds: Tensor) -> int:
-    """Return which layout of the batch a start is best represented by."""
-    numbers = [i for i, one in enumerate(batch) if one.index == index]
-    return max(numbers, key=lambda i: float(bounds[i]))
-
-
-def _batch(data: TrainingData, plan: Plan, names: Sequence[str]) -> tuple[Layout, list[_Try]]:
-    """Return all layouts of all starts among E dimensions, and what views see of those."""
+def _batch(
+    data: TrainingData, plan: Plan, names: Sequence[str]
+) -> tuple[Layout, Tensor, Tensor]:
+    """Return what views see of E dimensions, the layouts of all S starts among these, (S, N, E),
+    and with which dimensions they begin, (S, E): 1 for those, 0 for others.
+    """
     layout = plan.spec.layout
     first, wide = _wide(data, plan) if "fold" in names else (None, layout)
     kept = wide.narrowed(layout)
-    blank = torch.zeros(data.n_rows, wide.n_components, dtype=plan.dtype, device=plan.device)
-    batch = []
-    for index, origin in enumerate(plan.starts):
-        if names[index] == "fold":
-            latents = torch.as_tensor(first).to(blank)
-            batch += [_Try(index, latents, begun) for begun in tries(latents, layout, wide)]
+    size = (len(names), data.n_rows, wide.n_components)
+    layouts = torch.zeros(size, dtype=plan.dtype, device=plan.device)
+    begins = torch.zeros_like(layouts[:, 0])
+    for index, (name, origin) in enumerate(zip(names, plan.starts, strict=True)):
+        if name == "fold":
+            layouts[index] = torch.as_tensor(first)
+            begins[index] = 1.0
         else:
-            latents = blank.clone()
-            latents[:, kept] = torch.as_tensor(_embedded(data, plan, index, origin)).to(blank)
-            begins = torch.zeros_like(latents[0])
-            begins[kept[:N_NARROW] if names[index] in NARROW_STARTS else kept] = 1.0
-            batch.append(_Try(index, latents, begins))
-    return wide, batch
+            layouts[index, :, kept] = torch.as_tensor(_embedded(data, plan, index, origin)).to(
+                layouts
+            )
+            begins[index, kept[:N_NARROW] if name in NARROW_STARTS else kept] = 1.0
+    return wide, layouts, begins
 
 
 def _wide(data: TrainingData, plan: Plan) -> tuple[FloatArray, Layout]:

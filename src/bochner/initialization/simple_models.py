@@ -312,7 +312,6 @@ def _d_phase(features: Tensor, upstream: Tensor) -> Tensor:
 
 # Steps of a batch of layouts.
 STEPS = 200
-_TRIES = 3
 _FOLDED_AT = 0.7
 
 
@@ -377,7 +376,7 @@ def fold(
     n_steps: int = STEPS,
     weights: Sequence[float] | None = None,
 ) -> Tensor:
-    """Fold latents of more dimensions into fewer: the best of several tries.
+    """Fold latents of more dimensions into fewer.
 
     Parameters
     ----------
@@ -390,28 +389,9 @@ def fold(
     -------
     Tensor of shape (N, D)
     """
-    begins = tries(latents, layout, wide)
-    several = latents.expand(len(begins), -1, -1)
-    done = settle(several, begins, layout, wide, data, seed, n_steps, weights)
-    return done.latents[int(done.bounds.argmax())]
-
-
-def tries(latents: Tensor, layout: Layout, wide: Layout) -> Tensor:
-    """Return which dimensions each try of a fold begins with, (S, E).
-
-    Without private dimensions there are several tries, which begin with those that stay and one,
-    two, ... or all of the others, the first ones first, and around again; with them there is one,
-    with all.
-    """
-    if layout.has_private:
-        return torch.ones_like(latents[:1])
-    kept = wide.narrowed(layout)
-    extra = [d for d in range(latents.shape[1]) if d not in kept]
-    begins = latents.new_zeros(_TRIES, latents.shape[1])
-    begins[:, kept] = 1.0
-    for i in range(_TRIES):
-        begins[i, extra[: i % len(extra) + 1]] = 1.0
-    return begins
+    begins = torch.ones_like(latents[:1])
+    done = settle(latents[None], begins, layout, wide, data, seed, n_steps, weights)
+    return done.latents[0]
 
 
 def _shrink(begins: Tensor, kept: list[int], progress: float) -> Tensor:

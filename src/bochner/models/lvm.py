@@ -208,6 +208,12 @@ class Covariates:
         return Covariates(self.values[index.to(self.values.device)], self.groups)
 
 
+# A row that knows nothing has the prior's standard deviation, 1, and one between two places a
+# little more. Under a kernel that has become white the gradient is noise, which took that of one
+# row to 150: 11,000 nats of divergence, and all other rows with it.
+_MOST_LOG_STD = math.log(2.0)
+
+
 class GaussianLatents(nn.Module):
     """q(X) = prod_n N(mu_n, diag s_n^2) under the prior N(0, I).
 
@@ -229,6 +235,11 @@ class GaussianLatents(nn.Module):
         # data, like those of the views: no file holds them
         beside = columns_beside(covariates, mean.shape[0]).to(mean)
         self.register_buffer("covariates", beside, persistent=False)
+
+    @torch.no_grad()
+    def project(self) -> None:
+        """Bring back standard deviations that steps made far larger than the prior's."""
+        self.log_std.clamp_(max=_MOST_LOG_STD)
 
     def sample(self, noise: Tensor) -> Tensor:
         """Return mu + s * noise with the covariates beside, shape (N, D + L)."""
@@ -454,7 +465,8 @@ class LatentVariableModel(nn.Module):
             view.sites.absorb(update)
 
     def project(self) -> None:
-        """Bring back parameters of likelihoods and kernels that a step moved too far."""
+        """Bring back parameters that a step moved too far."""
+        self.latents.project()
         for view in self.views:
             view.likelihood.project()
             if view.sites.take_turns:
