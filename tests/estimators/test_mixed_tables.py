@@ -55,3 +55,13 @@ def test_an_image_with_pixels_of_two_values_stays_one_view():
     X[5] = X[5].astype(float)
     model = bo.NGMVLVM(1, likelihood="auto", init="pca", max_iter=5, random_state=0).fit(X)
     assert list(model.likelihood_) == ["x"]
+
+
+def test_an_image_of_fractions_with_a_pixel_of_two_values_stays_one_view():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.integers(0, 256, (60, 12)) / 255)
+    X[5] = (X[5] > 0.5).astype(float)
+    model = bo.NGMVLVM(1, likelihood="auto", init="pca", max_iter=5, random_state=0)
+    assert list(model.fit(X).likelihood_) == ["x"]
+    # of few columns one of zeros and ones says what was bought
+    assert set(model.fit(X[[1, 2, 5]]).likelihood_) == {"numbers", "binary"}

@@ -37,6 +37,9 @@ from bochner.likelihoods import Binomial, Categorical
 if TYPE_CHECKING:
     import pandas as pd
 
+# Share of columns of zeros and ones that are labels, whatever the others are.
+MATERIAL = 0.1
+
 
 class Coding(ABC):
     """How rows of the caller become numbers, and numbers rows of the caller."""
@@ -312,18 +315,18 @@ def coding_of(X: object, likelihood: object, views: object) -> Coding:
     if not len(X):
         return Plain()
     columns = [column_of(X.iloc[:, j], str(name)) for j, name in enumerate(X.columns)]
-    kinds = {type(column) for column in columns}
     only_numbers = all(_is_number(X.iloc[:, j].dtype) for j in range(X.shape[1]))
-    if only_numbers and (views is not None or _alike(X, kinds)):
+    if only_numbers and (views is not None or _alike(X, columns)):
         return Plain()
     _check_names(X)
     return Mixed(columns, list(X.columns))
 
 
-def _alike(X: pd.DataFrame, kinds: set[type[Column]]) -> bool:
+def _alike(X: pd.DataFrame, columns: Sequence[Column]) -> bool:
     """Return whether one likelihood and one scale are right for all columns of a table of
     numbers.
     """
+    kinds = {type(column) for column in columns}
     if len(kinds & {Number, Whole}) > 1:
         return False
     if kinds == {Binary}:
@@ -333,10 +336,22 @@ def _alike(X: pd.DataFrame, kinds: set[type[Column]]) -> bool:
     with np.errstate(all="ignore"):
         if guess(values)[0] in COUNTS:
             return are_counts(values)
-        # images have pixels of two values, too
-        if Binary in kinds and (np.nan_to_num(values) % 1.0 != 0.0).any():
+        labels = np.array([isinstance(column, Binary) for column in columns])
+        if labels.any() and _set_apart(values, labels):
             return False
         return not (vary_too_little(values) or differ_in_units(values))
+
+
+def _set_apart(values: FloatArray, labels: BoolArray) -> bool:
+    """Return whether columns of zeros and ones, where `labels` is True, are labels beside others
+    that are measured. Images have pixels of two values, too: few, whole as all are or within what
+    all others are.
+    """
+    if not (np.nan_to_num(values) % 1.0 != 0.0).any():
+        return False
+    measured = values[:, ~labels]
+    beyond = bool(((measured < 0.0) | (measured > 1.0)).any())
+    return beyond or labels.mean() >= MATERIAL
 
 
 def _number_of(values: Any, name: str) -> Column:
