@@ -425,3 +425,12 @@ def test_arrays_lists_and_whole_numbers_are_points(kernel):
     whole = [torch.from_numpy(one).long() for one in (x, y)]
     for given in ((x, y), (x.tolist(), y.tolist()), whole):
         torch.testing.assert_close(kernel(*given).detach(), wanted)
+    single = torch.from_numpy(x).float()
+    near = {"rtol": 1e-6, "atol": 1e-6, "check_dtype": False}
+    torch.testing.assert_close(kernel(single, y).detach(), wanted, **near)
+    torch.testing.assert_close(kernel(x, torch.from_numpy(y).float()).detach(), wanted, **near)
+
+
+def test_complex_points_are_refused():
+    with pytest.raises(InputError, match=r"real points, got points of torch\.complex64"):
+        RBF()(torch.zeros(2, 2, dtype=torch.complex64))

@@ -49,6 +49,7 @@ def test_a_notebook_shows_and_save_writes_the_figure_of_several_axes(model, tmp_
         plots.axes(6, 3, 2),
         plots.calibration(report),
         plots.calibration(report, Figure().subplots(1, 2)),
+        plots.calibration(report, Figure().subfigures(1, 2)[0].subplots(1, 2)),
         plots.kernel_recovery(model, K, "left"),
         plots.kernel_recovery(model, K, "left", axs=list(plots.axes(9, 3, 3))),
     ):
@@ -189,6 +190,10 @@ def test_the_spectrum_shows_every_component_twice(model, tmp_path):
             for d in (1, 2, 3)
         ]
         one, two, three = (fit.fit(X) for fit in fits)
+        many = bo.AdvisedRFLVM(2, n_mixtures=12, n_frequencies=4, init="pca", max_iter=2)
+        many.fit(X)
+    # names of a few, however many there are
+    assert len(plots.spectrum(many).patches) == 24
     learned, ax = two.kernels_["x"], plots.spectrum(two)
     n = int((learned["proportions"] >= 0.005).sum())
     assert ax.get_title(loc="left") == f"Spectrum of view 'x': {n} components"

@@ -15,6 +15,7 @@ from bochner.latent_inference.infer import place
 from bochner.likelihoods.likelihood import Gaussian
 from bochner.prediction.completion import (
     Mixture,
+    _paired,
     complete,
     draw_latents,
     draw_rows,
@@ -139,6 +140,18 @@ def test_a_draw_of_a_row_is_of_one_place_where_it_lacks_a_view_and_parts_of_anot
     draws = draw_rows(views, mixture, rows, n_draws, seed=0).reshape(-1, 12)
     z = (draws.mean(0) - mean[0])[2:] / (draws.std(0)[2:] / math.sqrt(200))
     assert float(z.abs().max()) < 5
+
+
+def test_draws_at_one_place_are_paired_as_they_are():
+    one = torch.full((2, 64, 1), 1.3, dtype=torch.float64)
+    assert torch.equal(_paired(one, one), one)
+
+
+@pytest.mark.filterwarnings("error")
+def test_nothing_is_paired_where_no_row_has_both_kinds_of_holes():
+    views, x, (a, b) = _views(2, 0.3)
+    lacks = [a[:3], torch.full_like(b[:3], NAN)]
+    draw_rows(views, Mixture(x, {"a": 1.0, "b": 1.0}), lacks, 2, seed=0)
 
 
 def test_exact_data_choose_the_modes_and_views_that_agree_less_than_the_model_thinks_a_low_temperature():  # noqa: E501

@@ -321,7 +321,7 @@ def evenly_spread(n_rows: int, most: int) -> NDArray[np.intp]:
     return np.unique(np.linspace(0, n_rows - 1, min(most, n_rows)).round().astype(np.intp))
 
 
-def name_rows(n_labels: int, n_observed: int) -> bool:
+def are_row_names(n_labels: int, n_observed: int) -> bool:
     """Return whether labels differ nearly from row to row: these are no categories."""
     return n_labels > max(_FEW_LABELS, n_observed / 2)
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.data.arrays import FloatArray
-from bochner.data.columns import listing, name_rows
+from bochner.data.columns import are_row_names, listing
 from bochner.errors import InputError, message
 
 Array = NDArray[np.float64]
@@ -251,7 +251,7 @@ def _of_categories(values: Any, name: str) -> Column:
 
 
 def _of_texts(labels: list[str], n_observed: int, name: str, dtype: str) -> Column:
-    if name_rows(len(labels), n_observed):
+    if are_row_names(len(labels), n_observed):
         got = f"{len(labels)} different texts in {n_observed} rows of column {name!r}"
         do = "drop the column, make it the index, or convert it to 'category'"
         raise InputError(message("texts that are categories", got, do))

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bochner.data.arrays import BoolArray, FloatArray, IntArray
-from bochner.data.columns import ColumnNames, describe_column, extremes, name_rows
+from bochner.data.columns import ColumnNames, are_row_names, describe_column, extremes
 from bochner.data.sparse import moments
 from bochner.errors import InputError, message
 from bochner.memory import passes
@@ -152,7 +152,7 @@ def _refuse_names(
     for j in positions.tolist():
         observed = X[:, j][~np.isnan(X[:, j])]
         n_labels = np.unique(observed).size
-        if name_rows(n_labels, observed.size):
+        if are_row_names(n_labels, observed.size):
             where = describe_column(j, column_names)
             got = f"{n_labels} different values in {observed.size} rows of view {view!r}, {where}"
             do = (

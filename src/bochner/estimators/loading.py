@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from bochner.errors import ModelFileError
@@ -36,7 +37,7 @@ def load(path: str | Path) -> LatentVariableEstimator:
     """
     check_types("load", path=path)
     path = Path(path)
-    path = path / MODEL_FILE if path.is_dir() else path
+    path = path / MODEL_FILE if os.path.isdir(path) else path
     tensors, plain = files.read(path, "model", saving.SCHEMA)
     with whole(path.name, "model"):
         header = parse(saving.Header, plain, "the file")

@@ -43,7 +43,8 @@ from bochner.training.trainer import Trainer
 
 # Dimensions that a fold begins with beyond D; with two or three more it won none of 39 races.
 _EXTRA = 1
-# And so many shared ones, and of every view that has private ones, with those.
+# With private dimensions: so many shared ones beyond, and so many of every view that has private
+# ones.
 _EXTRA_PRIVATE = 2
 # Leading columns of a complete view tell layouts apart as well as all of them do: on MNIST the
 # order of four starts is the same with 48 as with 132.

@@ -169,7 +169,7 @@ STARTS = (*_EMBEDDINGS, "random")
 # them there, and from an embedding into all of them it does not find back.
 NARROW_STARTS = {"laplacian-2": "laplacian", "tsne-2": "tsne"}
 N_NARROW = 2
-# The last trains a model: see `fold`.
+# The last trains a model: see `bochner.initialization.simple_models`.
 ALL_STARTS = (*STARTS, *NARROW_STARTS, "fold")
 
 

@@ -443,9 +443,8 @@ def positive(name: str, values: Tensor) -> Tensor:
     """
     bad = ~(torch.isfinite(values) & (values > 0))
     if bool(bad.any()):
-        raise InputError(
-            f"{name} must be positive and finite, got {float(values[bad].flatten()[0])}."
-        )
+        got = float(values[bad].flatten()[0])
+        raise InputError(f"{name} must be positive and finite, got {got}.")
     return values.log()
 
 
@@ -460,28 +459,26 @@ def as_tensor(values: object) -> Tensor:
     try:
         return torch.as_tensor(values, dtype=torch.float64).detach().clone()
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise InputError(
-            f"Expected numbers, got {values!r:.60}. Pass a number or an array of them."
-        ) from error
+        do = "pass a number or an array of them"
+        raise InputError(message("numbers", f"{values!r:.60}", do)) from error
 
 
 def points(given: Numbers, others: Tensor | None = None) -> Tensor:
-    """Return points as a tensor of shape (n, d), of as many dimensions as others.
-
-    Raises
-    ------
-    InputError
-        They have another shape, or are no numbers.
+    """Return points as a tensor of shape (n, d), of as many dimensions as others, or refuse
+    them.
     """
     values = given if isinstance(given, Tensor) else as_tensor(given)
+    if values.is_complex():
+        raise InputError(message("real points", f"points of {values.dtype}", "pass .real"))
     if values.ndim != 2:
-        do = "pass a torch tensor of shape (n, d), of a single point x[None]"
+        do = "pass rows of shape (n, d), of a single point x[None]"
         raise InputError(message("points of shape (n, d)", f"shape {tuple(values.shape)}", do))
     if others is not None and values.shape[1] != others.shape[1]:
         got = f"points of {others.shape[1]} and of {values.shape[1]} dimensions"
         raise InputError(message("points of one space", got, "give both the same columns"))
     # whole numbers would round a kernel's parameters
-    return values if values.is_floating_point() else values.double()
+    own = values if values.is_floating_point() else values.double()
+    return own if others is None else own.to(others)
 
 
 def check_components(name: str, values: Tensor, n_components: int) -> None:

@@ -32,14 +32,14 @@ def tilt(mean: Tensor, variance: Tensor) -> Tensor:
     u = m + (1/2 - a) v solves u + v (logistic(u) - 1/2) = m, which is concave above 0 and odd:
     Newton's method from below the solution rises to it, whatever the variance.
     """
+    variance = variance.expand_as(mean)
     size = mean.abs()
     below = torch.maximum(size / (1.0 + 0.25 * variance), size - 0.5 * variance)
     steps = _STEPS_SINGLE if mean.dtype == torch.float32 else _STEPS
     u = _newton(below.copysign_(mean), mean, variance, steps)
     wide = variance > _WIDE
     if wide.any():
-        wide = wide.expand(u.shape)
-        u[wide] = _newton(u[wide], mean[wide], variance.expand(u.shape)[wide], _MORE_STEPS)
+        u[wide] = _newton(u[wide], mean[wide], variance[wide], _MORE_STEPS)
     return u.sigmoid_()
 
 

@@ -134,7 +134,8 @@ def given_or_made(
     InputError
         There are more or fewer.
     """
-    several = ShownList(axes(width, height, count) if given is None else given)
+    drawn = axes(width, height, count) if given is None else given
+    several = ShownList(np.ravel(np.asarray(drawn, dtype=object)))
     if len(several) != count:
         word = {2: "two", 3: "three"}[count]
         do = f"leave axs out, or pass a list of {word}"
@@ -156,7 +157,7 @@ def _shown_axes() -> type[Axes]:
 
 def _png(ax: Axes) -> bytes:
     buffer = io.BytesIO()
-    figure(ax).savefig(buffer, format="png", dpi=_SCREEN_DPI)
+    _one_figure(ax).savefig(buffer, format="png", dpi=_SCREEN_DPI)
     return buffer.getvalue()
 
 

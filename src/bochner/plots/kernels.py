@@ -272,7 +272,7 @@ def spectrum(
     ax.set_aspect("equal", adjustable="datalim")
     names = [f"{100 * p:.0f} %" for p in share[:_NAMED]]
     # over its middle a name would hide a small ellipse
-    right = means[:, shown] + scales[:, shown] * (1.0, 0.0)
+    right = (means[:, shown] + scales[:, shown] * (1.0, 0.0))[:_NAMED]
     write_names(ax, names, right, np.tile((_ASIDE, 0.0), (len(names), 1)), _SMALL)
     return ax
 

@@ -184,8 +184,8 @@ def draw_latents(
     n_rows = rows[0].shape[0]
     beside = columns_beside(covariates, n_rows)
     width = mixture.candidates.shape[1] + beside.shape[1]
-    both = by_modes & ~exponents.isnan()
-    count = -(-n_draws // _PAIRED) * _PAIRED if bool(both.any()) else n_draws
+    both = (by_modes & ~exponents.isnan()).nonzero()[:, 0]
+    count = -(-n_draws // _PAIRED) * _PAIRED if both.numel() else n_draws
     by_mode = torch.zeros(n_rows, count, width, dtype=torch.float64)
     if bool(by_modes.any()):
         placed = _placed(
@@ -204,7 +204,8 @@ def draw_latents(
         mixed[part] = mixture.candidates[
             torch.multinomial(weights, count, replacement=True, generator=source)
         ]
-    mixed[both] = _paired(mixed[both], by_mode[both])
+    for part in torch.split(both, _CHUNK) if both.numel() else ():
+        mixed[part] = _paired(mixed[part], by_mode[part])
     lacks = [(y.isnan().all(dim=1) & ~exponents.isnan())[:, None, None] for y in rows]
     return [torch.where(without, mixed, by_mode)[:, :n_draws] for without in lacks]
 
@@ -214,12 +215,13 @@ def _paired(mixed: Tensor, by_mode: Tensor) -> Tensor:
     those of another: a draw of a row is of one place then, and both distributions are what they
     were.
     """
-    pooled = torch.cat([mixed, by_mode], dim=1).std(1, keepdim=True)
-    scale = pooled.clamp(min=torch.finfo(pooled.dtype).tiny)
+    scale = torch.cat([mixed, by_mode], dim=1).std(1, keepdim=True)
+    # what does not differ has no say
+    weight = torch.where(scale > 0.0, 1.0 / scale, 0.0)
     out = mixed.clone()
     for block in range(0, mixed.shape[1], _PAIRED):
         some = slice(block, block + _PAIRED)
-        away = torch.cdist(by_mode[:, some] / scale, mixed[:, some] / scale).square()
+        away = torch.cdist(by_mode[:, some] * weight, mixed[:, some] * weight).square()
         for row, cost in enumerate(away.numpy()):
             out[row, some] = mixed[row, some][linear_sum_assignment(cost)[1]]
     return out
