@@ -280,6 +280,11 @@ def test_a_path_is_no_labels(model, frame, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=r"got 'page.html'\. Write path='page.html'"):
         bo.report(model, frame, "page.html")
+    # other texts are no files
+    with pytest.raises(InputError, match=rf"Pass labels=X\['{COLUMNS[0]}'\]\."):
+        bo.report(model, frame, COLUMNS[0])
+    with pytest.raises(InputError, match=r"got 'type'\. Pass labels with a value per row"):
+        bo.report(model, frame, "type")
     assert not list(tmp_path.iterdir())
 
 
@@ -318,6 +323,19 @@ def test_counts_and_classes_are_drawn_too(tmp_path):
     _, content, about = written(other, tmp_path / "r.html", X)
     assert [view["likelihood"] for view in content["views"]] == ["poisson", "bernoulli"]
     assert about["views"]["counts"]["likelihood"] == "poisson"
+
+
+def test_size_factors_are_those_of_all_rows_of_the_page(tmp_path):
+    X = np.random.default_rng(1).poisson(3.0, (30, 4)).astype(float)
+    sizes = X.sum(axis=1) + 1.0
+    options = {"n_frequencies": 8, "init": "pca", "max_iter": 3, "random_state": 0}
+    counted = bo.NGMVLVM(1, likelihood="poisson", **options).fit(X, size_factors=sizes)
+    path = tmp_path / "r.html"
+    for wrong in (sizes[:5], list(sizes[:29]), sizes[:, None], np.append(sizes, 1.0)):
+        got = re.escape(str(np.shape(wrong)))
+        with pytest.raises(InputError, match=rf"30 size factors for view 'x'.*{got}"):
+            bo.report(counted, X, path=path, size_factors=wrong)
+    assert bo.report(counted, X, path=path, size_factors=list(sizes)).exists()
 
 
 # -- what fits in

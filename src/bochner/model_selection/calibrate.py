@@ -116,11 +116,8 @@ def calibration(
     n_rows = int(every.shape[0])
     some = evenly_spread(n_rows, max_rows)
     values = dense_rows(every, some)
-    beside = model._beside(X, every, covariates, size_factors)[some]
-    if len(some) < n_rows and size_factors is not None:
-        # some of a wrong number of factors would pass for right
-        model._offsets(every, size_factors)
-        size_factors = of_rows(size_factors, some)
+    beside = model._beside_all(X, every, covariates, size_factors)[some]
+    size_factors = of_rows(size_factors, some)
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     hidden = hide_some(values, model.views_, hide, fraction, np.random.default_rng(seed))
     pit, density, sums = _compared(model, values, hidden, n_draws, size_factors, seed, beside)

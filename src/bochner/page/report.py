@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from bochner.estimators.base import LatentVariableEstimator
 
 
+_PAGES = (".html", ".htm")
 # rows placed again to see whether they are those of the fit
 _CHECKED = 20
 # columns that are named for each dimension
@@ -133,9 +134,7 @@ def report(
     NotFittedError
         The model was not fitted.
     """
-    if isinstance(labels, str | os.PathLike):
-        do = f"write path={str(labels)!r} for the file of the page"
-        raise InputError(message("labels of the rows", repr(labels), do))
+    _check_labels(labels, X)
     target = check_page(path, overwrite)
     check_is_fitted(model)
     X = None if X is None else as_rows(X)
@@ -174,6 +173,19 @@ def report(
     return Page(target)
 
 
+def _check_labels(labels: object, X: object) -> None:
+    """Refuse one text in the place of labels, and say what it may be meant for."""
+    if not isinstance(labels, str | os.PathLike):
+        return
+    names = getattr(X, "column_names", getattr(X, "columns", ()))
+    do = "pass labels with a value per row, in their order"
+    if not isinstance(labels, str) or Path(labels).suffix.lower() in _PAGES:
+        do = f"write path={str(labels)!r} for the file of the page"
+    elif labels in [name for name in names if isinstance(name, str)]:
+        do = f"pass labels=X[{labels!r}]"
+    raise InputError(message("labels of the rows", repr(labels), do))
+
+
 class Page(type(Path())):  # type: ignore[misc]
     """The path of a page, which a notebook shows as the page."""
 
@@ -195,7 +207,7 @@ def check_page(path: str | Path, overwrite: bool) -> Path:
         file.
     """
     target = Path(path)
-    if target.suffix.lower() not in (".html", ".htm"):
+    if target.suffix.lower() not in _PAGES:
         raise InputError(message("an output file .html", str(target), "rename it"))
     if not target.parent.is_dir():
         raise InputError(
@@ -255,12 +267,13 @@ def _place(
     if len(X) == len(fitted[0]):
         some = evenly_spread(len(X), _CHECKED)
         sample = X.iloc[some] if hasattr(X, "iloc") else np.asarray(X)[some]
-        beside = dict(known)
-        for what, given in known.items():
-            beside[what] = of_rows(given, some)
         with warnings.catch_warnings():
             # said of all rows, below
             warnings.simplefilter("ignore", DataWarning)
+            model._beside_all(X, model._validate(X, reset=False), **known)
+            beside = dict(known)
+            for what, given in known.items():
+                beside[what] = of_rows(given, some)
             placed = model.transform(sample, **beside)
         if np.allclose(placed, fitted[0][some], atol=1e-4):
             return fitted

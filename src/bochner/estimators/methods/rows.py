@@ -301,6 +301,17 @@ class RowsMixin:
             )
         return self._covariate_coding.encode(covariates, values.shape[0], index)
 
+    def _beside_all(
+        self, X: object, values: FloatArray, covariates: object, size_factors: object
+    ) -> Tensor:
+        """Return what `_beside` does; refuse size factors that are not those of all rows, of which
+        some are looked at next: some of a wrong number would pass for right.
+        """
+        beside = self._beside(X, values, covariates, size_factors)
+        if size_factors is not None:
+            self._offsets(values, size_factors)
+        return beside
+
     def _offsets(self, values: FloatArray, size_factors: object) -> list[Tensor | None]:
         """Return the logarithms of the rows' size factors, by view."""
         chosen = {view.name: view.likelihood for view in self._fit.posterior}
