@@ -122,9 +122,16 @@ def test_sizes_are_refused_before_memory_is_asked_for(X, model):
     )
     with pytest.raises(InputError, match=match):
         bo.NGMVLVM(10**5, **SMALL).fit(X)
-    match = "for a matrix of 200,000 features by as many. Lower n_frequencies"
+    match = "matrices of 400,000 features by as many. Lower n_frequencies or n_mixtures"
     with pytest.raises(InputError, match=match):
         bo.NGMVLVM(1, **{**SMALL, "n_frequencies": 10**5}).fit(X)
+    # of all matrices that training holds, of every view
+    for wrong in ({"n_frequencies": 10**4, "n_mixtures": 1}, {"n_frequencies": 4000}):
+        with pytest.raises(InputError, match=r"at most 8\.0 GiB, got .* features by as many"):
+            bo.NGMVLVM(1, **{**SMALL, **wrong}).fit(X)
+    two = {"views": {"a": slice(0, 2), "b": slice(2, 4)}, "n_frequencies": 3000}
+    with pytest.raises(InputError, match=r"got 10\.7 GiB for the matrices of 12,000 features"):
+        bo.NGMVLVM(1, **{**SMALL, **two}).fit(X)
     with pytest.raises(
         InputError, match=r"at most 8.0 GiB, got 37.3 GiB for 1,000,000,000 rows"
     ):
@@ -238,3 +245,14 @@ def test_infinities_are_refused_without_a_warning_of_another_library(
     with pytest.raises(ValueError, match="got inf"):
         fitted.transform(container(X))
     assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]
+
+
+def test_sizes_that_are_usual_are_fitted(X):
+    """Kernels whose features are no more with more components, too."""
+    for cls, likelihood, frequencies in (
+        (bo.NGMVLVM, "gaussian", 400),
+        (bo.NGMVLVM, "poisson", 100),
+        (bo.SRFLVM, "gaussian", 400),
+    ):
+        options = {**SMALL, "n_frequencies": frequencies, "init": "pca"}
+        cls(1, likelihood=likelihood, **options).fit(np.round(np.exp(X)))

@@ -20,6 +20,7 @@ from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.likelihood import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.linalg import laid_out
+from bochner.memory import Memory
 from bochner.models.lvm import (
     Covariates,
     GaussianLatents,
@@ -71,6 +72,10 @@ COLUMN_BUDGET = 3e7
 # its columns: with one, tables of some thousand entries ended up to a twentieth of their bound
 # lower.
 SWEEPS = 2
+# Square matrices of the features that training of a view holds at its peak, as measured: with sites
+# of each column more. What they add up to is refused where no memory holds it.
+_MATRICES = 5
+_LOCAL_MATRICES = 14
 # Spectra under which weights are conditioned: placing a row, and files, cost as many times as much.
 POSTERIOR_DRAWS = 2
 # Draws of X over which statistics are averaged: their noise falls as that of as many rows more.
@@ -406,6 +411,26 @@ def model_from(
         settings = (likelihood, sites, dims, view.weight, covariates.groups)
         views.append(View(view.name, kernel, *settings))
     return LatentVariableModel(posterior, views).to(device)
+
+
+def check_features(spec: ModelSpec) -> None:
+    """Refuse features whose square matrices no memory holds, before it is asked for.
+
+    Raises
+    ------
+    InputError
+        Naming the size of all that training holds at once, or a kernel is for another number of
+        dimensions than its view sees.
+    """
+    size, most = 0, 0
+    for v, view in enumerate(spec):
+        dims = spec.layout.dims(v)
+        kernel = _kernel(spec, view, spec.n_components if dims is None else len(dims), 0)
+        count = 2 * kernel.n_mixtures * spec.n_frequencies
+        size += 8 * count**2 * (_MATRICES if view.conjugate else _LOCAL_MATRICES)
+        most = max(most, count)
+    what = f"the matrices of {most:,} features by as many"
+    Memory().check(size, what, "lower n_frequencies or n_mixtures")
 
 
 def _kernel(spec: ModelSpec, view: ViewSpec, n_dims: int, seed: int) -> SpectralKernel:

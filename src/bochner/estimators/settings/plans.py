@@ -20,7 +20,7 @@ from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.estimators.settings import view_options
 from bochner.estimators.settings.likelihoods import with_fixed_noise
 from bochner.estimators.settings.parameters import Parameters
-from bochner.fitting.plan import Plan, Start
+from bochner.fitting.plan import Plan, Start, check_features
 from bochner.initialization.embeddings import (
     ALL_STARTS,
     N_NARROW,
@@ -91,7 +91,7 @@ def check_size(shape: tuple[int, ...], estimator: Parameters) -> None:
     ------
     InputError
         Naming the size: means of all rows and a square matrix of the dimensions; features of all
-        rows and their frequencies; a square matrix of the features.
+        rows and their frequencies.
     """
     n_components = estimator.n_components
     size = 8 * n_components * (shape[0] + n_components)
@@ -105,11 +105,6 @@ def check_size(shape: tuple[int, ...], estimator: Parameters) -> None:
         if not isinstance(count, str):
             what = f"{name}={count:,} with {shape[0]:,} rows"
             Memory().check(8 * count * size, what, f"lower {name}")
-    if not isinstance(estimator.n_frequencies, str):
-        # of every kernel at the least
-        count = 2 * estimator.n_frequencies
-        what = f"a matrix of {count:,} features by as many"
-        Memory().check(8 * count**2, what, "lower n_frequencies")
 
 
 def make(
@@ -150,6 +145,7 @@ def make(
     n_rows = processes.total(data.X.shape[0])
     spec = _spec(estimator, data, kernels, likelihoods or {}, n_rows)
     spec = replace(spec, groups=groups)
+    check_features(spec)
     _warn_of_rank((n_rows, data.X.shape[1]), spec.n_components)
     starts = starts_of(estimator, spec.layout, n_rows)
     _warn_of_far(starts)
