@@ -531,6 +531,13 @@ def test_rows_of_other_shape_or_views_are_refused(fitted, tmp_path, matrix):
     write(folder / "proteins.csv", ["cd4", "cd9"], ["r"], matrix[:1, 4:])
     text = "the columns of view 'proteins' as at the fit, got 'cd9' in place of 'cd3'"
     assert text in refused("impute", fitted[0], folder, *out)
+    # a view's columns are found by name, whatever else its file has
+    write(folder / "proteins.csv", ["cd4"], ["r"], matrix[:1, 5:])
+    text = "the columns of view 'proteins' as at the fit, got none named 'cd3'. Add them"
+    assert text in refused("impute", fitted[0], folder, *out)
+    write(folder / "proteins.csv", ["cd4", "cd9", "cd3"], ["r"], matrix[:1, [5, 0, 4]])
+    table = read_rows(bo.load(fitted[0] / "model.bochner"), folder, None)
+    np.testing.assert_allclose(table.X[:, 4:], matrix[:1, 4:])
     matrix = matrix.copy()
     matrix[2, 5] = -np.inf
     np.save(tmp_path / "inf.npy", matrix)

@@ -800,6 +800,10 @@ BAD = {
         ["o", "--shape", "x=3x3", "--out", "r.html"],
         "a shape of 6 pixels for view 'x', got 3 x 3 = 9",
     ),
+    "size factors of no rows": (
+        ["o", "--size-factors", "zz", "--out", "r.html"],
+        "got --size-factors without DATA or --held-out. Write DATA after MODEL",
+    ),
     "form of a shape": (
         ["o", "--shape", "x=3", "--out", "r.html"],
         "--shape VIEW=HEIGHTxWIDTH",

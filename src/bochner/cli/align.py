@@ -147,18 +147,13 @@ def _by_view(
     for view, place in views.items():
         positions = columns[view]
         part = table.X[:, place]
-        if part.shape[1] != positions.size:
-            got = f"{part.shape[1]}"
-            raise InputError(
-                message(
-                    f"{positions.size} columns in view {view!r}",
-                    got,
-                    "pass the columns of the fit",
-                )
-            )
         if known is not None and table.column_names is not None:
             names = [known[j] for j in positions]
             part = part[:, _order(table.column_names[place], names, view)]
+        if part.shape[1] != positions.size:
+            want = f"{positions.size} columns in view {view!r}"
+            do = "pass the columns of the fit"
+            raise InputError(message(want, f"{part.shape[1]}", do))
         X[:, positions] = part
     return X
 
@@ -172,11 +167,13 @@ def _order(given: Sequence[str], fitted: Sequence[str], view: str) -> list[int]:
     names = [name.removeprefix(prefix) for name in fitted]
     lacking = [repr(name) for name in names if name not in place]
     if lacking:
-        other = listing([repr(name) for name in place if name not in set(names)])
-        got = f"{other} in place of {listing(lacking)}"
-        raise InputError(
-            message(f"the columns of view {view!r} as at the fit", got, "rename the columns")
-        )
+        other = [repr(name) for name in place if name not in set(names)]
+        got = f"none named {listing(lacking)}"
+        do = "add them (empty cells where missing), or leave out the whole view"
+        if other:
+            got = f"{listing(other)} in place of {listing(lacking)}"
+            do = "rename the columns"
+        raise InputError(message(f"the columns of view {view!r} as at the fit", got, do))
     return [place[name] for name in names]
 
 
