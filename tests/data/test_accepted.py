@@ -137,6 +137,16 @@ def test_what_is_not_numbers_in_a_table_says_its_column_and_what_to_write():
     with pytest.raises(InputError, match=rf"column 1\..*{do}pandas\.DataFrame\(X\)"):
         model.fit(objects)
     assert list(model.fit(pd.DataFrame(objects)).likelihood_) == ["numbers", "binary"]
+    # rows of a table that was fitted
+    columns = r"columns=model\.feature_names_in_"
+    for rows, write in (
+        (mixed, r"X\.to_pandas\(\)"),
+        (objects, rf"DataFrame\(X, {columns}\)"),
+    ):
+        with pytest.raises(
+            InputError, match=rf"'x' in row 0.*\. Write .*{write}, as at the fit"
+        ):
+            model.fit(mixed.to_pandas()).transform(rows)
     # features have no likelihood
     with pytest.raises(InputError, match=r"or drop it\.$"):
         bo.FourierFeatures(n_components=4).fit(mixed)

@@ -1,6 +1,7 @@
 """Kinds of columns: what they are, numbers from values and values from numbers."""
 
 import json
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -33,6 +34,7 @@ CASES = [
     ),
     (pd.Series(pd.Categorical([30, 10, 20, 10])), Categories, [2, 0, 1, 0]),
     (pd.Series([1.5, 2, None], dtype=object), Number, [1.5, 2, np.nan]),
+    (pd.Series([Decimal("1.5"), None, Decimal(2)], dtype=object), Number, [1.5, np.nan, 2]),
 ]
 
 
@@ -103,3 +105,11 @@ def test_what_numpy_would_read_as_a_number_is_none(values):
         InputError, match=r"numbers in column 'age', got .* in row [01]\. Corr"
     ):
         Number("age", "float64").encode(values)
+
+
+def test_decimals_are_numbers_of_a_column_of_fractions_too():
+    column = column_of(pd.Series([0.5, 1.5, 2.0]), "c")
+    new = pd.Series([Decimal("0.25"), None, Decimal(3)], dtype=object)
+    np.testing.assert_array_equal(column.encode(new), [0.25, np.nan, 3.0])
+    with pytest.raises(InputError, match="numbers in column 'c'"):
+        column.encode(pd.Series([1j, 2.0], dtype=object))

@@ -280,6 +280,23 @@ def test_a_label_that_one_row_has_ends_no_comparison():
     assert chosen.best == 1
 
 
+def test_constant_covariates_are_said_once():
+    X = np.random.default_rng(100).normal(size=(30, 3))
+    beside = {"site": ["a"] * 30, "rare": [1.0] + [0.0] * 29}
+    quick = {"n_init": 1, "init": "pca", "max_iter": 3, "n_frequencies": 8}
+    settings = {"candidates": [1, 2], "n_repeats": 2, "random_state": 0}
+    for rows in ("new", "same"):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            bo.select_n_components(
+                bo.NGMVLVM(**quick), X, covariates=beside, rows=rows, **settings
+            )
+        texts = [str(one.message) for one in said]
+        (one,) = [text for text in texts if text.startswith("Constant covariates")]
+        assert "'site'" in one
+        assert "'rare'" not in one
+
+
 @pytest.mark.parametrize("candidates", [[1, 2], "auto"])
 def test_shared_latents_of_a_fixed_number_are_refused_before_any_fit(monkeypatch, candidates):
     monkeypatch.setattr("bochner.model_selection.n_components.Parallel", None)

@@ -255,7 +255,7 @@ def annotated_kind(values: object) -> str | None:
     return "AnnData" if hasattr(values, "obs_names") else None
 
 
-def check_kind(X: object, tables: bool = False) -> None:
+def check_kind(X: object, tables: bool = False, frames: bool = False) -> None:
     """Refuse complex numbers, dates, text and other objects before scikit-learn converts X, with
     the place of the first one.
 
@@ -265,6 +265,8 @@ def check_kind(X: object, tables: bool = False) -> None:
         Whatever the caller passed. What is neither is left to scikit-learn's own checks.
     tables : bool, default=False
         Whether tables of several kinds of columns could be fitted.
+    frames : bool, default=False
+        Whether such a table was fitted: DataFrames are rows of it, and other tables are not.
 
     Raises
     ------
@@ -290,10 +292,12 @@ def check_kind(X: object, tables: bool = False) -> None:
         do = "convert them to numbers first"
         raise InputError(message("numbers", f"dates or time differences{where}", do))
     if kinds & set("OSTU") and (hasattr(X, "columns") or isinstance(X, np.ndarray)):
-        frame = "pandas.DataFrame(X)"
+        frame = "pandas.DataFrame(X, columns=model.feature_names_in_)"
+        frame = frame if frames else "pandas.DataFrame(X)"
         if not isinstance(X, np.ndarray):
             frame = "X.to_pandas()" if hasattr(X, "to_pandas") else ""
         do = f"{_CONVERT}, or {_MIXED}{frame}" if tables and frame else _CONVERT
+        do = f"write {frame}, as at the fit" if frames and frame else do
         _refuse_objects(np.asarray(X, dtype=object), names, do)
 
 

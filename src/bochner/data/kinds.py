@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from numbers import Real
+from numbers import Number as AnyNumber
 from typing import Any, ClassVar
 
 import numpy as np
@@ -84,7 +84,7 @@ class Number(Column):
         if getattr(values.dtype, "kind", "O") not in "biuf":
             # numpy reads texts, and dates as nanoseconds
             for row in np.flatnonzero(values.notna().to_numpy()):
-                if not isinstance(value := values.iloc[row], Real | np.bool_):
+                if not _is_real(value := values.iloc[row]):
                     want = f"numbers in column {self.name!r}"
                     do = "correct the value, or convert the column by pandas.to_numeric"
                     raise InputError(message(want, f"{value!r} in row {row}", do))
@@ -220,7 +220,7 @@ def _of_objects(observed: Any, name: str, dtype: str) -> Column:
         return Binary(name, dtype, [False, True])
     if distinct and all(isinstance(value, str) for value in distinct):
         return _of_texts(sorted(distinct), len(observed), name, dtype)
-    if distinct and all(isinstance(value, int | float | np.number) for value in distinct):
+    if distinct and all(map(_is_real, distinct)):
         return _of_fractions(distinct, name, dtype)
     do = "convert it to numbers or categories, or drop it"
     types = dict.fromkeys(type(value).__name__ for value in distinct)
@@ -264,6 +264,12 @@ def from_json(plain: dict[str, Any]) -> Column:
     kind = KINDS[plain["kind"]]
     arguments = {key: value for key, value in plain.items() if key != "kind"}
     return kind(**arguments)
+
+
+def _is_real(value: object) -> bool:
+    """Return whether a float holds a value: numbers of databases (decimal.Decimal), too."""
+    no_float = complex | np.complexfloating
+    return isinstance(value, AnyNumber | np.bool_) and not isinstance(value, no_float)
 
 
 def _plain(label: object, name: str) -> object:

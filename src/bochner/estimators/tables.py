@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 
 import numpy as np
 
@@ -42,7 +42,15 @@ MATERIAL = 0.1
 
 
 class Coding(ABC):
-    """How rows of the caller become numbers, and numbers rows of the caller."""
+    """How rows of the caller become numbers, and numbers rows of the caller.
+
+    Attributes
+    ----------
+    of_frames : bool
+        Whether only a DataFrame holds rows as the caller knows them.
+    """
+
+    of_frames: ClassVar[bool] = False
 
     @abstractmethod
     def encode(self, X: object) -> object:
@@ -179,6 +187,8 @@ class Mixed(Coding):
     names : sequence
         Of the columns, as X has them.
     """
+
+    of_frames = True
 
     def __init__(self, columns: Sequence[Column], names: Sequence[object]) -> None:
         self.columns = list(columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -18,10 +19,10 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from bochner import markup, metrics
 from bochner.data.accepted import COUNT, as_rows, checked, in_order_of, index_of
-from bochner.data.covariates import of_rows
+from bochner.data.covariates import CovariateCoding, of_rows
 from bochner.data.validation import as_array
 from bochner.data.views import Views
-from bochner.errors import InputError, message
+from bochner.errors import DataWarning, InputError, message
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.tables import of_views
 from bochner.initialization import iterative_pca
@@ -245,6 +246,9 @@ def select_n_components(
     index = index_of(X)
     beside = (("size_factors", size_factors), ("covariates", covariates))
     known = _Known(*(in_order_of(index, what, given) for what, given in beside))
+    if covariates is not None:
+        # what is wrong or constant is said once, of all rows
+        CovariateCoding.fit(covariates, np.shape(X)[0], index)
     jobs = list(itertools.product(range(n_repeats), numbers))
     done = Parallel(n_jobs=n_jobs)(
         delayed(_held_out if rows == "new" else _hidden)(
@@ -295,6 +299,13 @@ def _check(candidates: Sequence[int], n_repeats: int, n_rows: int) -> tuple[int,
     return numbers
 
 
+def _fit(model: LatentVariableEstimator, X: object, known: _Known) -> None:
+    """Fit to some rows, in which covariates may be constant."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Constant covariates", DataWarning)
+        model.fit(X, **vars(known))
+
+
 def _held_out(
     model: LatentVariableEstimator,
     X: Any,
@@ -307,7 +318,7 @@ def _held_out(
     """
     hide, fraction, seed = what
     train = np.setdiff1d(np.arange(np.shape(X)[0]), test)
-    model.fit(_safe_indexing(X, train), **vars(known.of(train)))
+    _fit(model, _safe_indexing(X, train), known.of(train))
     # a label of held-out rows alone tells a fit without them nothing
     X = model._coding.without_unknown(of_views(X, model.views))
     coding = model._covariate_coding
@@ -340,7 +351,7 @@ def _hidden(
     # a column needs an entry to be fitted
     hidden[:, (hidden | np.isnan(values)).all(axis=0)] = False
     framed = model._coding.hide(X, hidden, values)
-    model.fit(framed, **vars(known))
+    _fit(model, framed, known)
     if all_conjugate(model._fit.posterior):
         mean, std = model.impute(framed, return_std=True, covariates=known.covariates)
         away = (values - np.asarray(mean))[hidden] / std[hidden]

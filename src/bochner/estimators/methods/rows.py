@@ -168,7 +168,7 @@ class RowsMixin:
         if reset:
             self._coding = coding_of(X, self.likelihood, self._views_named)
         X = self._coding.encode(X)
-        check_kind(X, tables=reset)
+        check_kind(X, tables=reset, frames=not reset and self._coding.of_frames)
         alone = current().size == 1
         if not alone and _num_samples(X) == 0:
             do = "start fewer processes, or give every one some rows"
