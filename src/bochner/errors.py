@@ -7,6 +7,8 @@ import warnings
 
 # Whose lines are not what a warning is about.
 _BETWEEN = frozenset({"bochner", "sklearn", "torch"})
+# Characters of a value in a message.
+_LONGEST = 60
 
 
 class BochnerError(Exception):
@@ -76,7 +78,16 @@ def message(expected: str, got: str, do: str) -> str:
 
 
 def _ended(clause: str) -> str:
-    return clause if clause.endswith((".", "?", "!")) else f"{clause}."
+    """Return a clause with one mark at its end, which what it quotes may have."""
+    clause = clause.rstrip(" ,:;")
+    marked = clause.rstrip("'\"").endswith((".", "?", "!", "…"))
+    return clause if marked else f"{clause}."
+
+
+def shown(value: object) -> str:
+    """Return a value as a message quotes it: of a long one the beginning, on one line."""
+    text = " ".join(line.strip() for line in repr(value).splitlines())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1].rstrip(' ,:;')}…"
 
 
 def warn_user(text: str, category: type[Warning]) -> None:

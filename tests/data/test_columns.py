@@ -10,7 +10,7 @@ from bochner.data.columns import (
     resolve_views,
     warn_of_units,
 )
-from bochner.errors import DataWarning, InputError, message
+from bochner.errors import DataWarning, InputError, message, shown
 
 
 def _normal(*shape):
@@ -123,3 +123,9 @@ def test_a_question_ends_an_error_by_itself():
     with pytest.raises(InputError, match=r"did you mean 'alcohol'\?$"):
         resolve_views({"a": ["alcool"]}, 2, ["alcohol", "ash"])
     assert message("a", "b.", "c") == "Expected a, got b. C."
+    # nor do quotations and what ends in a colon have two
+    assert message("a", "'b.'", "c") == "Expected a, got 'b.' C."
+    assert message("a", "b:", "c?") == "Expected a, got b. C?"
+    assert message("a", shown(list(range(40))), "c").endswith(" 15, 16… C.")
+    assert shown(np.zeros((2, 2))) == "array([[0., 0.], [0., 0.]])"
+    assert shown("a  b") == "'a  b'"

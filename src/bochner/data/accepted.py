@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, validate_parameter_constraints
 
 from bochner.data.columns import ColumnNames, describe_column
-from bochner.errors import InputError, message
+from bochner.errors import InputError, message, shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -127,7 +127,7 @@ def _check_container(X: object) -> None:
     names = getattr(getattr(X, "dtype", None), "names", None)
     if names:
         do = "pass pandas.DataFrame(X), or its fields side by side"
-        raise InputError(message(_ROWS, f"records with the fields {names!r:.60}", do))
+        raise InputError(message(_ROWS, f"records with the fields {shown(names)}", do))
     if callable(getattr(X, "collect", None)) and not hasattr(X, "__array__"):
         raise InputError(message(_ROWS, got, "read it first: X.collect()"))
 
@@ -334,7 +334,7 @@ def _refuse_objects(X: NDArray[np.object_], column_names: ColumnNames, do: str) 
     row, column = (int(i) for i in np.argwhere(wrong)[0])
     value = X[row, column]
     if isinstance(value, str | bytes):
-        what = f"the text {value!r:.60}"
+        what = f"the text {shown(value)}"
     elif isinstance(value, _DATES):
         what = f"the date or time difference {value}"
     elif isinstance(value, Number):

@@ -18,7 +18,7 @@ from torch import Tensor
 from bochner.data.accepted import in_order_of
 from bochner.data.columns import listing
 from bochner.data.validation import as_array
-from bochner.errors import DataWarning, InputError, message, warn_user
+from bochner.errors import DataWarning, InputError, message, shown, warn_user
 
 Array = NDArray[np.float64]
 
@@ -319,7 +319,7 @@ def of_rows(given: object, rows: NDArray[np.intp]) -> object:
     values = as_array("what is known of each row", given)
     if not values.ndim or len(values) <= rows.max(initial=-1):
         do = "give one value per row, in their order"
-        raise InputError(message("what is known of each row", f"{given!r:.60}", do))
+        raise InputError(message("what is known of each row", shown(given), do))
     return values[rows]
 
 
@@ -336,7 +336,7 @@ def _columns(given: Any, n_rows: int, index: object) -> dict[str, NDArray[np.gen
         table = _values(given)
         if table.ndim not in (1, 2):
             do = "give one value per row, in their order"
-            raise InputError(message(f"covariates of {n_rows} rows", f"{given!r:.60}", do))
+            raise InputError(message(f"covariates of {n_rows} rows", shown(given), do))
         table = table[:, None] if table.ndim == 1 else table
         columns = {f"covariate {j}": table[:, j] for j in range(table.shape[1])}
     for name, values in columns.items():

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bochner.data.accepted import as_rows
 from bochner.data.validation import as_array, check_shared_rows
-from bochner.errors import DataWarning, InputError, message, warn_user
+from bochner.errors import DataWarning, InputError, message, shown, warn_user
 from bochner.extras import require
 from bochner.io.annotated import from_anndata, from_mudata
 from bochner.io.frames import from_frame
@@ -121,7 +121,7 @@ def unstack(X: Any, views: Mapping[str, slice]) -> dict[str, object]:
     if not isinstance(views, Mapping) or not all(
         isinstance(place, slice) for place in views.values()
     ):
-        got = f"{type(views).__name__}: {views!r:.60}"
+        got = f"{type(views).__name__}: {shown(views)}"
         raise InputError(
             message("the slices that stack returned", got, "pass its second value")
         )

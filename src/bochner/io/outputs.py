@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bochner.errors import InputError, StorageError, StorageWarning, message, warn_user
+from bochner.errors import InputError, StorageError, StorageWarning, message, shown, warn_user
 
 _SUFFIX = ".part"
 # The path is wrong, not the disk: another one helps.
@@ -33,7 +33,7 @@ def real(path: str | os.PathLike[str]) -> Path:
     try:
         return Path(os.path.realpath(path))
     except ValueError as error:
-        got = f"{os.fspath(path)!r:.60} ({error})"
+        got = f"{shown(os.fspath(path))} ({error})"
         raise InputError(message("a place to write to", got, "choose another path")) from error
 
 

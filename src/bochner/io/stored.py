@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import listing
 from bochner.data.row_sources import ArraySource, IntArray, RowSource, SomeColumns, floating
-from bochner.errors import InputError, message
+from bochner.errors import InputError, message, shown
 from bochner.extras import require
 from bochner.io.extensions import in_zarr
 from bochner.io.outputs import exists
@@ -61,7 +61,7 @@ def open_rows(
     is_sequence = isinstance(many, Sequence)
     if not is_sequence or not all(isinstance(file, str | os.PathLike) for file in many):
         do = 'write open_rows("table.parquet")'
-        raise InputError(message("a path, or a sequence of paths", f"{path!r:.60}", do))
+        raise InputError(message("a path, or a sequence of paths", shown(path), do))
     paths = [Path(file) for file in many]
     if not paths:
         do = "name a file"

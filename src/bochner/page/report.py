@@ -270,10 +270,11 @@ def _place(
         with warnings.catch_warnings():
             # said of all rows, below
             warnings.simplefilter("ignore", DataWarning)
-            model._beside_all(X, model._validate(X, reset=False), **known)
+            given = known.get("covariates"), known.get("size_factors")
+            model._beside_all(X, model._validate(X, reset=False), *given)
             beside = dict(known)
-            for what, given in known.items():
-                beside[what] = of_rows(given, some)
+            for what, one in known.items():
+                beside[what] = of_rows(one, some)
             placed = model.transform(sample, **beside)
         if np.allclose(placed, fitted[0][some], atol=1e-4):
             return fitted

@@ -10,7 +10,7 @@ import numpy as np
 
 from bochner.data.accepted import pair
 from bochner.data.arrays import FloatArray
-from bochner.errors import InputError, message
+from bochner.errors import InputError, message, shown
 
 Shape = tuple[int, int]
 
@@ -36,9 +36,7 @@ def parse_shapes(specs: Sequence[str]) -> dict[str, Shape]:
         parts = re.fullmatch(r"(.+)=(\d{1,9})[x×](\d{1,9})", spec)
         if parts is None:
             raise InputError(
-                message(
-                    "--shape VIEW=HEIGHTxWIDTH", f"{spec!r:.60}", "write --shape left=28x28"
-                )
+                message("--shape VIEW=HEIGHTxWIDTH", shown(spec), "write --shape left=28x28")
             )
         if parts[1] in shapes:
             raise InputError(

@@ -29,7 +29,7 @@ from bochner.data.likelihood_names import unknown_likelihood
 from bochner.data.support import Support, guess
 from bochner.data.validation import as_array
 from bochner.data.views import Views
-from bochner.errors import DataWarning, InputError, message, warn_user
+from bochner.errors import DataWarning, InputError, message, shown, warn_user
 from bochner.likelihoods import (
     Bernoulli,
     Binomial,
@@ -473,7 +473,7 @@ def _checked(given: object, view: str, n_rows: int) -> NDArray[np.float64]:
         factors = values.astype(np.float64)
     except (TypeError, ValueError) as error:
         want, do = f"numbers as size factors of view {view!r}", "give one number per row of X"
-        raise InputError(message(want, f"{given!r:.60}", do)) from error
+        raise InputError(message(want, shown(given), do)) from error
     if factors.shape != (n_rows,):
         want = f"{n_rows} size factors for view {view!r}, one per row"
         raise InputError(
