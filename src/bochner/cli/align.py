@@ -153,7 +153,13 @@ def _by_view(
         if part.shape[1] != positions.size:
             want = f"{positions.size} columns in view {view!r}"
             do = "pass the columns of the fit"
-            raise InputError(message(want, f"{part.shape[1]}", do))
+            raise InputError(
+                message(
+                    want,
+                    f"{part.shape[1]}",
+                    do,
+                )
+            )
         X[:, positions] = part
     return X
 
@@ -173,7 +179,13 @@ def _order(given: Sequence[str], fitted: Sequence[str], view: str) -> list[int]:
         if other:
             got = f"{listing(other)} in place of {listing(lacking)}"
             do = "rename the columns"
-        raise InputError(message(f"the columns of view {view!r} as at the fit", got, do))
+        raise InputError(
+            message(
+                f"the columns of view {view!r} as at the fit",
+                got,
+                do,
+            )
+        )
     return [place[name] for name in names]
 
 

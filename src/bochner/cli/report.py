@@ -66,7 +66,13 @@ def run(options: ReportOptions) -> dict[str, object]:
     if options.size_factors is not None and options.data is None and options.held_out is None:
         got = "--size-factors without DATA or --held-out"
         do = "write DATA after MODEL, or leave --size-factors out"
-        raise InputError(message("rows that size factors are of", got, do))
+        raise InputError(
+            message(
+                "rows that size factors are of",
+                got,
+                do,
+            )
+        )
     shapes = parse_shapes(options.shapes)
     out = check_page(
         _default_place(options.model) if options.out is None else options.out, options.force

@@ -255,7 +255,11 @@ def annotated_kind(values: object) -> str | None:
     return "AnnData" if hasattr(values, "obs_names") else None
 
 
-def check_kind(X: object, tables: bool = False, frames: bool = False) -> None:
+def check_kind(
+    X: object,
+    tables: bool = False,
+    frames: bool = False,
+) -> None:
     """Refuse complex numbers, dates, text and other objects before scikit-learn converts X, with
     the place of the first one.
 

@@ -116,7 +116,12 @@ def calibration(
     n_rows = int(every.shape[0])
     some = evenly_spread(n_rows, max_rows)
     values = dense_rows(every, some)
-    beside = model._beside_all(X, every, covariates, size_factors)[some]
+    beside = model._beside_all(
+        X,
+        every,
+        covariates,
+        size_factors,
+    )[some]
     size_factors = of_rows(size_factors, some)
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     hidden = hide_some(values, model.views_, hide, fraction, np.random.default_rng(seed))

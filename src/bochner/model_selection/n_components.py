@@ -299,10 +299,18 @@ def _check(candidates: Sequence[int], n_repeats: int, n_rows: int) -> tuple[int,
     return numbers
 
 
-def _fit(model: LatentVariableEstimator, X: object, known: _Known) -> None:
+def _fit(
+    model: LatentVariableEstimator,
+    X: object,
+    known: _Known,
+) -> None:
     """Fit to some rows, in which covariates may be constant."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Constant covariates", DataWarning)
+        warnings.filterwarnings(
+            "ignore",
+            "Constant covariates",
+            DataWarning,
+        )
         model.fit(X, **vars(known))
 
 

@@ -183,7 +183,13 @@ def _check_labels(labels: object, X: object) -> None:
         do = f"write path={str(labels)!r} for the file of the page"
     elif labels in [name for name in names if isinstance(name, str)]:
         do = f"pass labels=X[{labels!r}]"
-    raise InputError(message("labels of the rows", repr(labels), do))
+    raise InputError(
+        message(
+            "labels of the rows",
+            repr(labels),
+            do,
+        )
+    )
 
 
 class Page(type(Path())):  # type: ignore[misc]
@@ -271,7 +277,11 @@ def _place(
             # said of all rows, below
             warnings.simplefilter("ignore", DataWarning)
             given = known.get("covariates"), known.get("size_factors")
-            model._beside_all(X, model._validate(X, reset=False), *given)
+            model._beside_all(
+                X,
+                model._validate(X, reset=False),
+                *given,
+            )
             beside = dict(known)
             for what, one in known.items():
                 beside[what] = of_rows(one, some)

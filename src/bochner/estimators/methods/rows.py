@@ -168,7 +168,11 @@ class RowsMixin:
         if reset:
             self._coding = coding_of(X, self.likelihood, self._views_named)
         X = self._coding.encode(X)
-        check_kind(X, tables=reset, frames=not reset and self._coding.of_frames)
+        check_kind(
+            X,
+            tables=reset,
+            frames=not reset and self._coding.of_frames,
+        )
         alone = current().size == 1
         if not alone and _num_samples(X) == 0:
             do = "start fewer processes, or give every one some rows"
@@ -302,7 +306,11 @@ class RowsMixin:
         return self._covariate_coding.encode(covariates, values.shape[0], index)
 
     def _beside_all(
-        self, X: object, values: FloatArray, covariates: object, size_factors: object
+        self,
+        X: object,
+        values: FloatArray,
+        covariates: object,
+        size_factors: object,
     ) -> Tensor:
         """Return what `_beside` does; refuse size factors that are not those of all rows, of which
         some are looked at next: some of a wrong number would pass for right.
