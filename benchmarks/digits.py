@@ -28,7 +28,7 @@ from sklearn.manifold import TSNE, Isomap
 import bochner as bo
 from bochner.data.views import Views
 from bochner.initialization.embeddings import components, folded, start
-from bochner.initialization.simple_models import fold
+from bochner.initialization.simple_models import settle
 from bochner.models.lvm import Layout
 from bochner.regression.observations import CompleteBlock
 
@@ -157,7 +157,9 @@ def start_of(init: str, views: list[Array], seed: int) -> Array:
         (CompleteBlock.of(torch.tensor(view, dtype=torch.float32)),) for view in views
     )
     shared = (0,) * len(views)
-    narrow = fold(wide, Layout(2, shared), Layout(3, shared), data, seed)
+    narrow = settle(
+        wide[None], torch.ones(1, 3), Layout(2, shared), Layout(3, shared), data, seed
+    ).latents[0]
     return folded(narrow.double().numpy(), seed)
 
 

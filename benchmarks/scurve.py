@@ -34,7 +34,7 @@ from sklearn.utils import Bunch
 import bochner as bo
 from bochner.data.views import Views
 from bochner.initialization.embeddings import components, folded, start
-from bochner.initialization.simple_models import SimpleModels, fold
+from bochner.initialization.simple_models import SimpleModels, settle
 from bochner.models.lvm import Layout
 from bochner.regression.observations import CompleteBlock
 
@@ -260,7 +260,9 @@ def layouts_of(seed: int, setting: Setting) -> tuple[list[Array], list[float], l
     filled = np.hstack(Ys)
     blocks = tuple((CompleteBlock.of(torch.tensor(Y, dtype=torch.float32)),) for Y in Ys)
     wide = torch.tensor(components(filled, 3, seed), dtype=torch.float32)
-    narrow = fold(wide, Layout(2, (0, 0)), Layout(3, (0, 0)), blocks, seed)
+    narrow = settle(
+        wide[None], torch.ones(1, 3), Layout(2, (0, 0)), Layout(3, (0, 0)), blocks, seed
+    ).latents[0]
     result = [data.latent, folded(narrow.double().numpy(), seed)]
     result += [start(name, filled, 2, seed) for name in ORIGINS[2:]]
     models = SimpleModels(torch.tensor(np.stack(result), dtype=torch.float32), blocks)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bochner.datasets import make_s_curve
-from bochner.initialization.simple_models import SimpleModels, fold
+from bochner.initialization.simple_models import SimpleModels, settle
 from bochner.metrics import mean_aligned_r2
 from bochner.models.lvm import Layout
 from bochner.regression.batched_evidence import batched_evidence, batched_evidence_value
@@ -162,6 +162,12 @@ def test_the_bound_of_a_folded_model_leaves_the_other_dimensions_out():
     assert bounds[0] == pytest.approx(bounds[1], rel=1e-12)
 
 
+def fold(wide, layout, of_all, data, n_steps):
+    """Settle one layout, which begins with all of its dimensions."""
+    begins = torch.ones_like(wide[:1])
+    return settle(wide[None], begins, layout, of_all, data, 0, n_steps).latents[0]
+
+
 def test_folding_straightens_what_principal_components_leave_crossed():
     data = make_s_curve(150, 40, ("rbf", "rbf"), 0.3, 1)
     Y = (data.data - data.data.mean(0)) / data.data.std()
@@ -173,7 +179,7 @@ def test_folding_straightens_what_principal_components_leave_crossed():
         (CompleteBlock.of(torch.tensor(part, dtype=torch.float32)),)
         for part in np.hsplit(Y, 2)
     )
-    folded = fold(wide, Layout(2, (0, 0)), Layout(3, (0, 0)), halves, 0, 400).double().numpy()
+    folded = fold(wide, Layout(2, (0, 0)), Layout(3, (0, 0)), halves, 400).double().numpy()
     assert folded.shape == (150, 2)
     assert mean_aligned_r2(data.latent, folded) > max(
         0.9, mean_aligned_r2(data.latent, wide[:, :2].numpy())
@@ -193,6 +199,6 @@ def test_data_without_noise_can_be_folded():
     wide = (left[:, :3] * values[:3]) / 10.0
     assert bool(
         torch.isfinite(
-            fold(wide, Layout(2, (0,)), Layout(3, (0,)), ((CompleteBlock.of(Y),),), 0, 60)
+            fold(wide, Layout(2, (0,)), Layout(3, (0,)), ((CompleteBlock.of(Y),),), 60)
         ).all()
     )

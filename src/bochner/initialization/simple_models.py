@@ -367,33 +367,6 @@ def settle(
     return Settled(models.mean[..., kept], bounds)
 
 
-def fold(
-    latents: Tensor,
-    layout: Layout,
-    wide: Layout,
-    data: Data,
-    seed: int,
-    n_steps: int = STEPS,
-    weights: Sequence[float] | None = None,
-) -> Tensor:
-    """Fold latents of more dimensions into fewer.
-
-    Parameters
-    ----------
-    latents : Tensor of shape (N, E)
-        Principal components, E > D.
-    layout, wide, data, seed, n_steps, weights
-        As in `settle`.
-
-    Returns
-    -------
-    Tensor of shape (N, D)
-    """
-    begins = torch.ones_like(latents[:1])
-    done = settle(latents[None], begins, layout, wide, data, seed, n_steps, weights)
-    return done.latents[0]
-
-
 def _shrink(begins: Tensor, kept: list[int], progress: float) -> Tensor:
     """Factors of the dimensions: of those that stay as they begin, falling from 1 to 0 for the
     others that a layout begins with.

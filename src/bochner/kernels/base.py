@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from bochner._typing import Numbers, Sampling
-from bochner.errors import InputError, message
+from bochner.errors import InputError, message, shown
 
 # Of features without covariates.
 _NO_FACTORS = torch.zeros(0)
@@ -460,7 +460,7 @@ def as_tensor(values: object) -> Tensor:
         return torch.as_tensor(values, dtype=torch.float64).detach().clone()
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         do = "pass a number or an array of them"
-        raise InputError(message("numbers", f"{values!r:.60}", do)) from error
+        raise InputError(message("numbers", shown(values), do)) from error
 
 
 def points(given: Numbers, others: Tensor | None = None) -> Tensor:
