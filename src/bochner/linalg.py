@@ -1,5 +1,5 @@
-"""Factorisations in float64 with jitter that is reported, Newton's step, and values that compute
-their own gradients in closed form.
+"""Factorisations in float64 with jitter that is reported, Newton's step, values that compute their
+own gradients in closed form, and the device on which all that happens.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bochner._typing import Context
-from bochner.errors import NumericalError, NumericalWarning, warn_user
+from bochner.errors import InputError, NumericalError, NumericalWarning, message, warn_user
 
 # Relative to the mean diagonal: from what float64 rounding explains to what would be another model.
 _JITTERS = (1e-12, 1e-10, 1e-8, 1e-6)
@@ -329,3 +329,26 @@ def closed_form(compute: ClosedForm, *inputs: Tensor | None) -> Tensor:
     """
     value: Tensor = _ClosedForm.apply(compute, *inputs)  # type: ignore[no-untyped-call]
     return value
+
+
+def device_named(name: str) -> torch.device:
+    """Return the device of a name; "auto" is the processor.
+
+    It is not a GPU where there is one: fits of tables of some thousand rows are small operations,
+    which take a GPU several times as long, and its random numbers are others, so that one
+    ``random_state`` would give other fits on other machines.
+
+    Raises
+    ------
+    InputError
+        Torch has no such device here, or it holds no numbers.
+    """
+    do = "use 'auto', 'cpu' or 'cuda'"
+    try:
+        device = torch.empty(0, device="cpu" if name == "auto" else name).device
+    except (RuntimeError, AssertionError) as error:
+        got = f"{name!r} ({str(error).splitlines()[0]})"
+        raise InputError(message("a torch device", got, do)) from error
+    if device.type == "meta":
+        raise InputError(message("a torch device", f"{name!r}, which holds no numbers", do))
+    return device

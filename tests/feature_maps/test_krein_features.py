@@ -341,7 +341,7 @@ def not_symmetric(A, B):
         ({"n_mixtures": 0}, "'n_mixtures' parameter of KreinFeatures must be"),
         ({"max_iter": 0}, "'max_iter' parameter of KreinFeatures must be"),
         ({"random_state": "x"}, "'random_state' parameter of KreinFeatures must be"),
-        ({"device": "abacus"}, "device 'abacus' cannot be used here"),
+        ({"device": "abacus"}, "Expected a torch device, got 'abacus'"),
     ],
 )
 def test_wrong_parameters_say_what_to_type(X, params, match):

@@ -245,7 +245,7 @@ def local_gains(
 ) -> Tensor:
     """Return E[log p(Y | X, W) | z_l = k], up to a number for each l, shape (H, T)."""
     current = view.frequencies(noise)
-    eps = random.normal(_CANDIDATES, kernel.means.shape[1], source, "sobol")
+    eps = random.normal(_CANDIDATES, kernel.means.shape[1], source, "sobol").to(kernel.means)
     w = kernel.means[:, None, :] + kernel.log_scales.exp()[:, None, :] * eps
     candidates = Frequencies(
         w.flatten(0, 1), None, current.amplitude[:1].expand(w.shape[0] * w.shape[1])

@@ -22,6 +22,7 @@ from bochner.data.row_sources import floating, is_stored, read_by_parts
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.feature_maps.sections import cut, sections
 from bochner.kernels.domains import magnitude_of
+from bochner.linalg import device_named
 from bochner.memory import Memory
 from bochner.processes import transactional
 
@@ -228,16 +229,6 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         return random.generator(seed, purpose)
 
-    def _resolve_device(self) -> torch.device:
-        if self.device == "auto":
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        try:
-            return torch.empty(0, device=self.device).device
-        except (RuntimeError, AssertionError) as error:
-            raise InputError(
-                f"device {self.device!r} cannot be used here. Type device='auto' or 'cpu'."
-            ) from error
-
     def _validate_params(self) -> None:
         """Refuse parameters of other types; True and False are no numbers."""
         check(self._parameter_constraints, self.get_params(deep=False), type(self).__name__)
@@ -274,7 +265,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             # torch warns about memory it may not write; nothing here writes, but the warning would
             # reach the user
             return torch.from_numpy(array if array.flags.writeable else array.copy()).to(
-                self._resolve_device()
+                device_named(self.device)
             )
         rows = X if X.dtype in (torch.float32, torch.float64) or X.is_complex() else X.double()
         # Shape, names and number of columns show in the first rows: a tensor on a device is not

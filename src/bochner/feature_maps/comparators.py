@@ -17,6 +17,7 @@ from bochner.features.spherical import directions
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.indefinite import DotProduct, resolve
 from bochner.krein.positive_spectrum import positive_spectrum
+from bochner.linalg import device_named
 from bochner.processes import isolated, transactional
 
 
@@ -118,7 +119,7 @@ class RandomMaclaurin(_SphereMap):
         """
         self._validate_params()
         self._check(X, reset=True)
-        self._resolve_device()
+        device_named(self.device)
         self.kernel_ = resolve(self.kernel)
         coefficients = self._coefficients()
         n_random = self.n_components
@@ -252,7 +253,7 @@ class SphericalFeatures(_SphereMap):
         """
         self._validate_params()
         self._check(X, reset=True)
-        self._resolve_device()
+        device_named(self.device)
         self.kernel_ = resolve(self.kernel)
         if not isinstance(self.kernel_, DotProduct):
             do = "use KreinFeatures for this kernel"

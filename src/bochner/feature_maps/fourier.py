@@ -16,6 +16,7 @@ from bochner.feature_maps.base import DrawnMap
 from bochner.features.fourier import fourier_features
 from bochner.kernels.base import Kernel, SpectralKernel
 from bochner.kernels.stationary import RBF
+from bochner.linalg import device_named
 from bochner.processes import isolated, transactional
 
 
@@ -115,7 +116,7 @@ class FourierFeatures(DrawnMap):
         """
         self._validate_params()
         self._check(X, reset=True)
-        self._resolve_device()
+        device_named(self.device)
         kernel = _checked(RBF() if isinstance(self.kernel, str) else self.kernel)
         n_frequencies = self._n_frequencies(kernel)
         source = self._source("fourier features")

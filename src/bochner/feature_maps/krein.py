@@ -28,6 +28,7 @@ from bochner.krein.radial import spectral
 from bochner.krein.signed_frequencies import SignedFrequencies
 from bochner.krein.sketch import Sketch
 from bochner.krein.taylor import fit_taylor
+from bochner.linalg import device_named
 from bochner.processes import isolated, transactional
 
 # Rows of an automatic sketch: enough to see the kernel's negative part, more where there is more to
@@ -215,7 +216,7 @@ class KreinFeatures(FeatureMap):
             warn_user(text, DataWarning)
         self.kernel_ = resolve(self.kernel)
         survey = self._survey(X)
-        self._resolve_device()
+        device_named(self.device)
         source = self._source("krein features")
         sketch = self._sketch(X, survey, source)
         self._n_features_out = self.n_components

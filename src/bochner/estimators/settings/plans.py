@@ -30,6 +30,7 @@ from bochner.initialization.embeddings import (
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.likelihood import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood
+from bochner.linalg import device_named
 from bochner.memory import Memory
 from bochner.models.lvm import Layout, ModelSpec, ViewSpec
 from bochner.processes import ALONE, Processes
@@ -158,7 +159,7 @@ def make(
         training=_training(estimator, _rates(spec)),
         seed=seed,
         dtype=_dtype(estimator.dtype, data, likelihoods or {}, processes),
-        device=_device(estimator.device),
+        device=device_named(estimator.device),
         truncation=_truncation(estimator.truncation, spec.n_components),
         landmarks=some,
         shown=bool(estimator.verbose) and processes.rank == 0,
@@ -330,22 +331,6 @@ def n_landmarks(asked: int | str | None, n_rows: int) -> int | None:
         int(asked) if asked != "auto" else N_LANDMARKS if n_rows > LANDMARK_ROWS else n_rows
     )
     return count if count < n_rows else None
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
-        got = f"{name!r} ({str(error).splitlines()[0]})"
-        raise InputError(
-            message("a torch device", got, "use 'auto', 'cpu' or 'cuda'")
-        ) from error
-    if device.type == "meta":
-        got = f"{name!r}, which holds no numbers"
-        raise InputError(message("a torch device", got, "use 'auto', 'cpu' or 'cuda'"))
-    return device
 
 
 def starts_of(estimator: Parameters, layout: Layout, n_rows: int) -> tuple[Start, ...]:
