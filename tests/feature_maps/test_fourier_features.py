@@ -246,7 +246,10 @@ def test_kernel_parameters_can_be_searched(X):
         ({"sampling": "halton"}, "'sampling' parameter of FourierFeatures must be"),
         ({"random_state": "x"}, "'random_state' parameter of FourierFeatures must be"),
         ({"device": 3}, "'device' parameter of FourierFeatures must be"),
-        ({"device": "abacus"}, "Expected a torch device, got 'abacus'.*'auto', 'cpu' or 'cuda'"),
+        (
+            {"device": "abacus"},
+            "Expected a torch device, got 'abacus'.*'auto', 'cpu' or 'cuda'",
+        ),
     ],
 )
 def test_wrong_parameters_say_what_to_type(X, params, match):

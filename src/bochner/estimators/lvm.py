@@ -98,7 +98,8 @@ class NGMVLVM(LatentVariableEstimator):
         is known, or to see latents collapse as it grows (Li et al. 2024a). None, and views that a
         dict leaves out: learned.
     device : str, default="auto"
-        A torch device; "auto" takes CUDA where there is one.
+        A torch device for training; what is fitted lies on the processor. "auto" is the processor:
+        fits of some thousand rows are small operations, which take a GPU several times as long.
     dtype : {"float32", "float64"}, default="float32"
         Of products over rows; factorisations are float64 always, and so are products of counts
         beyond 10,000.

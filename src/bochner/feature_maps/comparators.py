@@ -57,6 +57,7 @@ class RandomMaclaurin(_SphereMap):
         the rest, at least one; zeros where the kernel has no other degrees.
     random_state : int, RandomState instance or None, default=None
     device : str, default="auto"
+        Where arrays are computed, as in `FourierFeatures`.
 
     Attributes
     ----------
@@ -180,6 +181,7 @@ class SphericalFeatures(_SphereMap):
         Gaussians in the fit of the kernel; 10 in the paper.
     random_state : int, RandomState instance or None, default=None
     device : str, default="auto"
+        Where arrays are computed, as in `FourierFeatures`.
 
     Attributes
     ----------

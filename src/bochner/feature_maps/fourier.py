@@ -37,8 +37,7 @@ class FourierFeatures(DrawnMap):
     random_state : int, RandomState instance or None, default=None
         An int gives the same features every time.
     device : str, default="auto"
-        Where arrays are computed: a torch device, or "auto" for CUDA where there is one. Tensors
-        stay on theirs.
+        Where arrays are computed: a torch device; "auto" is the processor. Tensors stay on theirs.
 
     Attributes
     ----------

@@ -94,6 +94,9 @@ def _run(func, args, kwargs):
     args, kwargs = tree_map(lambda v: v.held if isinstance(v, There) else v, (args, kwargs))
     if asked is not None:
         kwargs["device"] = torch.device("cpu")
+    if name == "copy_" and args[0].data_ptr() == args[1].data_ptr():
+        # what `out=` of a product does to itself
+        return There(args[0])
     out = func(*args, **kwargs)
     if not result_there or name == "_local_scalar_dense":
         return out
@@ -104,7 +107,9 @@ def _refuse_mixtures(name: str, args, tensors, there: bool) -> None:
     """Numbers of no dimension and, of what is indexed, the indices may lie here."""
     if not there or name in _ANY_DEVICE:
         return
-    message = f"{name}: Expected all tensors to be on the same device, but found cuda:0 and cpu"
+    message = (
+        f"{name}: Expected all tensors to be on the same device, but found cuda:0 and cpu"
+    )
     if name not in _INDEXED:
         if any(not isinstance(tensor, There) and tensor.dim() for tensor in tensors):
             raise RuntimeError(message)
