@@ -34,6 +34,24 @@ def test_a_start_is_standardised_and_a_function_of_data_and_seed(name, dim, n):
     np.testing.assert_allclose(first.std(axis=0), 1.0, atol=1e-9)
 
 
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e6])
+@pytest.mark.parametrize("name", [*STARTS, *NARROW_STARTS])
+def test_wide_tables_of_one_value_have_a_start(name, value):
+    """ARPACK refused a matrix of zeros, and one of rounding is noise."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        latents = start(name, np.full((90, 60), value), 2, 0)
+    assert np.isfinite(latents).all()
+    assert 0.01 < latents.std() < 1.5
+
+
+def test_a_wide_table_of_one_row_beside_constants_has_a_start():
+    Y = np.zeros((90, 60))
+    Y[3, 7] = 1.0
+    latents = start("pca", Y, 2, 0)
+    assert int(np.abs(latents[:, 0]).argmax()) == 3
+
+
 @pytest.mark.parametrize("name", NARROW_STARTS)
 def test_narrow_starts_have_two_dimensions_of_an_embedding_and_leave_the_rest_near_zero(name):
     Y = _data()

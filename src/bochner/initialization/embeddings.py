@@ -60,6 +60,11 @@ def pca(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
     n, m = filled.shape
     rank = min(n_components, n, m)
     centred = filled - filled.mean(axis=0)
+    size = float(np.abs(filled).max(initial=0.0)) * n**0.5
+    rounding = max(n, m) * np.finfo(np.float64).eps * size
+    if float(np.linalg.norm(centred)) <= rounding:
+        # ARPACK refuses a matrix of zeros, and one of rounding has no components
+        return np.zeros((n, n_components))
     if rank >= min(n, m) - 1 or min(n, m) < 50:
         left, values, _ = np.linalg.svd(centred, full_matrices=False)
         left = left[:, :rank]
@@ -69,8 +74,7 @@ def pca(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
         left, values, _ = svds(centred, k=rank, v0=first)
         left = left[:, ::-1]
         values = values[::-1]
-    size = float(np.abs(filled).max(initial=0.0)) * n**0.5
-    values = np.where(values > max(n, m) * np.finfo(np.float64).eps * size, values, 0.0)
+    values = np.where(values > rounding, values, 0.0)
     signs = np.sign(left[np.abs(left).argmax(axis=0), np.arange(rank)])
     out = np.zeros((n, n_components))
     out[:, :rank] = left * np.where(signs == 0, 1.0, signs) * values
@@ -152,9 +156,10 @@ def _neighbour_space(filled: FloatArray, seed: int) -> FloatArray:
     scaled = scaled / max(float(scaled.std()), 1e-3)
     if min(filled.shape) <= _NEIGHBOUR_SPACE:
         return scaled
-    space: FloatArray = PCA(
-        _NEIGHBOUR_SPACE, svd_solver="randomized", random_state=seed % 2**32
-    ).fit_transform(scaled)
+    reduction = PCA(_NEIGHBOUR_SPACE, svd_solver="randomized", random_state=seed % 2**32)
+    with np.errstate(invalid="ignore"):
+        # shares of a variance of 0, which are not used
+        space: FloatArray = reduction.fit_transform(scaled)
     return space
 
 
