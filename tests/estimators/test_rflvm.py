@@ -93,6 +93,17 @@ def test_a_file_holds_all_of_it(fitted, tmp_path):
     assert loaded.to_arviz().posterior["latents"].shape == (2, 4, 14, 2)
 
 
+def test_a_file_holds_latents_that_were_not_sampled(tmp_path):
+    """Their acceptance is NaN, and files hold finite numbers alone."""
+    model = bo.RFLVM(**SMALL, latents="map").fit(data())
+    model.save(tmp_path / "model.bochner")
+    loaded = bo.load(tmp_path / "model.bochner")
+    assert np.isnan(model.acceptance_["latents"])
+    np.testing.assert_equal(loaded.acceptance_, model.acceptance_)
+    np.testing.assert_equal(loaded._draws, model._draws)
+    np.testing.assert_array_equal(loaded.transform(data()), model.embedding_)
+
+
 def test_moments_of_missing_entries_are_those_of_the_draws(fitted):
     psi = fitted._draws["x.missing"].reshape(8, 2)
     np.testing.assert_allclose(fitted.missing_mean_["x"], psi.mean(0), rtol=1e-12)

@@ -27,7 +27,7 @@ from bochner.fitting.plan import Fit, Plan
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.mcmc import diagnostics
-from bochner.mcmc.chain import Schedule
+from bochner.mcmc.chain import Schedule, trace_from_tensor, trace_to_tensor
 from bochner.mcmc.run import remove
 from bochner.mcmc.sampled import Options, model_of, sample
 from bochner.memory import Memory
@@ -97,7 +97,8 @@ class RFLVM(LatentVariableEstimator):
     advice_ : list of str
         What is wrong with the chains, in words; empty when nothing is.
     acceptance_ : dict of str to float
-        Of the joint moves of the latents and of the frequencies.
+        Of the joint moves of the latents and of the frequencies; NaN where there are none, as of
+        latents with ``latents="map"``.
     converged_ : bool
         Whether chains are long enough for R-hat, and every one is at most 1.1.
     n_iter_ : int
@@ -308,20 +309,26 @@ class RFLVM(LatentVariableEstimator):
             name: {k: v if np.isfinite(v) else None for k, v in figures.items()}
             for name, figures in self.diagnostics_.items()
         }
-        arrays = {f"draws.{name}": values for name, values in self._draws.items()}
+        tensors = {
+            f"draws.{name}": trace_to_tensor(name, values)
+            for name, values in self._draws.items()
+        }
         for view, (mean, std) in self._missing.items():
-            arrays |= {f"mean.{view}": mean, f"std.{view}": std}
-        tensors = {name: torch.from_numpy(values) for name, values in arrays.items()}
+            tensors[f"mean.{view}"] = torch.from_numpy(mean)
+            tensors[f"std.{view}"] = torch.from_numpy(std)
         return tensors, {"diagnostics": finite, "advice": self.advice_}
 
     def _restore_extra(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-        kinds: dict[str, dict[str, NDArray[np.float64]]] = {"draws": {}, "mean": {}, "std": {}}
+        kinds: dict[str, dict[str, Tensor]] = {"draws": {}, "mean": {}, "std": {}}
         for name, values in tensors.items():
             kind, _, rest = name.partition(".")
-            kinds[kind][rest] = values.numpy()
-        self._draws = kinds["draws"]
+            kinds[kind][rest] = values
+        self._draws = {
+            name: trace_from_tensor(name, values) for name, values in kinds["draws"].items()
+        }
         self._missing = {
-            view: (mean, kinds["std"][view]) for view, mean in kinds["mean"].items()
+            view: (mean.numpy(), kinds["std"][view].numpy())
+            for view, mean in kinds["mean"].items()
         }
         self.advice_ = header["advice"]
         self.diagnostics_ = {

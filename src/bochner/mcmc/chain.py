@@ -261,7 +261,7 @@ def chain_to_tensors(chain: Chain) -> tuple[dict[str, Tensor], dict[str, object]
     for s, (_, state) in enumerate(chain.snapshots):
         tensors |= state_to_tensors(state, f"snapshot{s}.")
     traces = {
-        f"trace.{name}": _to_tensor(name, values) for name, values in chain.traces.items()
+        f"trace.{name}": trace_to_tensor(name, values) for name, values in chain.traces.items()
     }
     for v, moments in enumerate(chain.missing):
         tensors[f"missing.{v}.mean"] = torch.from_numpy(moments.mean)
@@ -328,7 +328,9 @@ def chain_from_tensors(
         n_draws = len(given["trace.log_joint"])
         psi = psi_of_missing(model, start)
         traces = {
-            name: _from_tensor(name, tensors.take(f"trace.{name}", n_draws, *values.shape))
+            name: trace_from_tensor(
+                name, tensors.take(f"trace.{name}", n_draws, *values.shape)
+            )
             for name, values in record(model, start, psi).items()
         }
         missing = tuple(
@@ -358,11 +360,12 @@ def _check_header(header: Header, n_draws: int) -> None:
         raise MismatchError(f"index is {header.index} with {n_draws} draws")
 
 
-def _to_tensor(name: str, trace: FloatArray) -> Tensor:
+def trace_to_tensor(name: str, trace: FloatArray) -> Tensor:
     """Return a trace for a file, which holds finite numbers alone: rates not known become -1."""
     return torch.from_numpy(np.nan_to_num(trace, nan=-1.0) if name in _RATES else trace)
 
 
-def _from_tensor(name: str, stored: Tensor) -> FloatArray:
+def trace_from_tensor(name: str, stored: Tensor) -> FloatArray:
+    """Return a trace as it was before `trace_to_tensor`."""
     values: FloatArray = stored.numpy()
     return np.where(values < 0.0, np.nan, values) if name in _RATES else values
