@@ -117,8 +117,10 @@ def test_the_same_is_written_as_the_same_bytes(tmp_path):
     assert torch.equal(again["a"], tensors["a"])
 
 
-def test_every_changed_byte_is_noticed(tmp_path):
-    path = tmp_path / "file"
+@pytest.mark.parametrize("name", [b"file", b"file\xff"])
+def test_every_changed_byte_is_noticed(tmp_path, name):
+    """Also under a name that is not UTF-8, which safetensors refuses to open."""
+    path = tmp_path / os.fsdecode(name)
     tensors = {"a": torch.arange(3.0), "b": torch.tensor(2.5), "c": torch.zeros(0, 2)}
     files.write(path, tensors, HEADER)
     read, _ = files.read(path, "checkpoint", 1)

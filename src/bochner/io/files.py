@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import load, save
 from torch import Tensor
 
 from bochner.errors import InputError, ModelFileError, message
@@ -110,12 +110,9 @@ def read(path: str | Path, kind: str, schema: int) -> tuple[dict[str, Tensor], d
     if not exists(path) or not path.is_file():
         raise ModelFileError(message(f"a {kind} file", f"no file at {path}", "check the path"))
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            text = metadata[_KEY]
-            stated = metadata[_CHECKSUM]
-            # copied, because products of memory that is not aligned may round another way
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - not a dict
+        metadata, tensors = _content(path)
+        text = metadata[_KEY]
+        stated = metadata[_CHECKSUM]
         actual = checksum(tensors, text)
         header = json.loads(text)
     except (
@@ -136,6 +133,27 @@ def read(path: str | Path, kind: str, schema: int) -> tuple[dict[str, Tensor], d
         raise ModelFileError(message(f"a bochner {kind} file", got, do))
     _check_kind(path, header, kind, schema)
     return tensors, header
+
+
+def _content(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Return the metadata and the tensors of a file.
+
+    Tensors are copied, because products of memory that is not aligned may round another way.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        # safetensors opens paths in UTF-8 only; names of files are any bytes
+        content = path.read_bytes()
+        tensors = load(content)
+        start = 8 + int.from_bytes(content[:8], "little")
+        metadata: dict[str, str] = json.loads(content[8:start]).get("__metadata__") or {}
+        return metadata, {name: tensor.clone() for name, tensor in tensors.items()}
+    with safe_open(path, framework="pt") as file:
+        return (
+            file.metadata() or {},
+            {name: file.get_tensor(name).clone() for name in file.keys()},  # noqa: SIM118 - not a dict
+        )
 
 
 def _check_kind(path: Path, header: object, kind: str, schema: int) -> None:
