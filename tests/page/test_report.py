@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import bochner as bo
 from bochner.cli import app
 from bochner.errors import InputError
+from bochner.memory import Memory
 from bochner.page import charts
 from bochner.page.content import BUDGET, Rows, gather
 from bochner.page.encode import Packed, pack, quantise, restore, script_json
@@ -274,6 +275,38 @@ def test_other_rows_are_placed_first(model, frame, tmp_path):
     shuffled = frame.iloc[::-1]
     _, content, _ = written(model, tmp_path / "s.html", shuffled)
     np.testing.assert_allclose(unpacked(content["z"]), model.transform(shuffled), atol=1e-5)
+
+
+def test_rows_in_files_are_shown_as_those_in_memory(model, X, tmp_path):
+    unnamed = fitted(X)
+    _, expected, _ = written(unnamed, tmp_path / "r.html", X)
+    np.save(tmp_path / "X.npy", X)
+    rows = [bo.open_rows(tmp_path / "X.npy"), np.load(tmp_path / "X.npy", mmap_mode="r")]
+    zarr = pytest.importorskip("zarr")
+    rows.append(zarr.array(X, chunks=(7, 6)))
+    for given in rows:
+        _, content, _ = written(unnamed, tmp_path / "s.html", given, overwrite=True)
+        assert content == expected
+    with pytest.raises(InputError, match="Pass labels with a value per row"):
+        bo.report(unnamed, rows[0], "kind")
+    # other rows of a file with names
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = dict(zip(COLUMNS, X[:9].T, strict=True))
+    parquet.write_table(pyarrow.table(columns), tmp_path / "X.parquet")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        source = bo.open_rows(tmp_path / "X.parquet")
+        _, content, _ = written(model, tmp_path / "t.html", source)
+    np.testing.assert_allclose(unpacked(content["z"]), model.transform(source), atol=1e-5)
+
+
+def test_rows_that_memory_has_no_room_for_are_refused(model, X, tmp_path, monkeypatch):
+    np.save(tmp_path / "X.npy", X)
+    monkeypatch.setattr(Memory, "limit", 1000)
+    monkeypatch.setattr(Memory, "__init__", lambda _: None)
+    with pytest.raises(InputError, match=r"24 × 6 numbers of a page.*Pass some"):
+        bo.report(model, bo.open_rows(tmp_path / "X.npy"), path=tmp_path / "r.html")
 
 
 def test_a_path_is_no_labels(model, frame, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import html
 import os
@@ -16,18 +17,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
 from bochner.data.accepted import FLAG, as_rows, checked, in_order_of, index_of
 from bochner.data.arrays import FloatArray
-from bochner.data.columns import evenly_spread
-from bochner.data.covariates import of_rows
+from bochner.data.columns import dense_rows, evenly_spread
+from bochner.data.row_sources import RowSource, source_of
 from bochner.data.validation import as_array
 from bochner.errors import DataWarning, InputError, message
 from bochner.estimators.rflvm import RFLVM
 from bochner.io.outputs import replacing
 from bochner.io.table import dense
+from bochner.likelihoods.likelihood import offsets_of
+from bochner.memory import Memory
 from bochner.page import charts
 from bochner.page.charts import counted
 from bochner.page.content import Rows, gather
@@ -96,9 +100,9 @@ def report(
     ----------
     model : LatentVariableEstimator
         Fitted, or loaded from a file.
-    X : array-like of shape (n, M), optional
+    X : array-like, scipy sparse matrix or row source of shape (n, M), optional
         Data to show: rows of the fit, or others, which are placed first. Without it the page shows
-        the rows of the fit as the model decodes them.
+        the rows of the fit as the model decodes them. Those of a file are read into memory.
     labels : array-like of shape (n,), or mapping of name to one, optional
         Classes or numbers to colour the rows by.
     path : str or Path
@@ -137,7 +141,7 @@ def report(
     _check_labels(labels, X)
     target = check_page(path, overwrite)
     check_is_fitted(model)
-    X = None if X is None else as_rows(X)
+    X = None if X is None else source_of(X) or as_rows(X)
     if X is not None and not hasattr(X, "shape"):
         X = as_array("X", X)
     if X is not None and len(X.shape) != 2:
@@ -177,7 +181,8 @@ def _check_labels(labels: object, X: object) -> None:
     """Refuse one text in the place of labels, and say what it may be meant for."""
     if not isinstance(labels, str | os.PathLike):
         return
-    names = getattr(X, "column_names", getattr(X, "columns", ()))
+    names = getattr(X, "column_names", getattr(X, "columns", None))
+    names = () if names is None else names
     do = "pass labels with a value per row, in their order"
     if not isinstance(labels, str) or Path(labels).suffix.lower() in _PAGES:
         do = f"write path={str(labels)!r} for the file of the page"
@@ -250,12 +255,21 @@ def _index(X: object) -> list[str] | None:
     return [str(name) for name in index]
 
 
+@functools.singledispatch
 def _values(X: Any) -> FloatArray:
-    """Return numbers; NA of nullable columns is missing."""
+    """Return numbers, in memory; NA of nullable columns is missing."""
     if hasattr(X, "iloc"):
         frame: FloatArray = X.to_numpy(dtype=np.float64, na_value=np.nan)
         return frame
     return np.asarray(X, dtype=np.float64)
+
+
+@_values.register
+def _(X: RowSource) -> FloatArray:
+    size = X.n_rows * X.n_columns * 8
+    what = f"{X.n_rows:,} × {X.n_columns:,} numbers of a page, held in memory"
+    Memory().check(size, what, "pass some of the rows, such as X[:10_000]")
+    return np.asarray(dense(X.whole(), "X"), dtype=np.float64)
 
 
 def _place(
@@ -270,22 +284,17 @@ def _place(
     if X is None:
         return fitted
     known = {what: in_order_of(index_of(X), what, given) for what, given in known.items()}
-    if len(X) == len(fitted[0]):
-        some = evenly_spread(len(X), _CHECKED)
-        sample = X.iloc[some] if hasattr(X, "iloc") else np.asarray(X)[some]
+    if X.shape[0] == len(fitted[0]):
+        some = evenly_spread(X.shape[0], _CHECKED)
         with warnings.catch_warnings():
             # said of all rows, below
             warnings.simplefilter("ignore", DataWarning)
-            given = known.get("covariates"), known.get("size_factors")
-            model._beside_all(
-                X,
-                model._validate(X, reset=False),
-                *given,
-            )
-            beside = dict(known)
-            for what, one in known.items():
-                beside[what] = of_rows(one, some)
-            placed = model.transform(sample, **beside)
+            values = model._validate(X, reset=False)
+            given = known["covariates"], known["size_factors"]
+            beside = model._beside_all(X, values, *given)[some]
+            offsets = offsets_of(model._offsets(values, given[1]), torch.from_numpy(some))
+            sample = dense_rows(values, some)
+            placed, _ = model._latents(sample, offsets, beside, with_std=False)
         if np.allclose(placed, fitted[0][some], atol=1e-4):
             return fitted
     Z, std = model.transform(X, return_std=True, **known)

@@ -157,7 +157,8 @@ class RowsMixin:
         checks that name it.
         """
         known = {str(name) for name in getattr(self, "feature_names_in_", ())}
-        given = {str(name) for name in getattr(X, "columns", ())}
+        columns = getattr(X, "columns", None)
+        given = set() if columns is None else {str(name) for name in columns}
         return of_views(X, self.views) if known <= given else X
 
     # what has no finite number of that precision is refused by name
