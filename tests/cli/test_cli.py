@@ -337,6 +337,8 @@ def test_parsing():
         "c": ["pca"],
         "d": None,
     }
+    nothing = ["a=None", "b=none", "c=null"]
+    assert parse_settings(nothing, ["a", "b", "c"], {}) == dict.fromkeys("abc")
     assert parse_by_view(["gaussian"], "--likelihood") == "gaussian"
     assert parse_by_view(["a=gaussian"], "--likelihood") == {"a": "gaussian"}
     with pytest.raises(InputError, match="one name for all views"):

@@ -88,7 +88,11 @@ LikelihoodNames = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A parameter, such as n_components=5."),
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A parameter, such as n_components=5 or landmarks=None.",
+    ),
 ]
 Json = Annotated[
     bool,

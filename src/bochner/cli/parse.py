@@ -134,8 +134,8 @@ def quoted(name: str) -> str:
 def parse_settings(
     specs: Sequence[str], allowed: Sequence[str], elsewhere: Mapping[str, str]
 ) -> dict[str, object]:
-    """Turn ``name=value`` into parameters of an estimator; a value is JSON where it can be read as
-    such.
+    """Turn ``name=value`` into parameters of an estimator; a value is JSON or None where it can be
+    read as such.
 
     Parameters
     ----------
@@ -163,11 +163,19 @@ def parse_settings(
             close = difflib.get_close_matches(name, known, n=1)
             do = f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(known)}"
             raise InputError(f"Unknown parameter in --set {spec}: {do}")
-        try:
-            settings[name] = json.loads(text)
-        except ValueError:
-            settings[name] = text
+        settings[name] = _value(text)
     return settings
+
+
+def _value(text: str) -> object:
+    """Return a value that is JSON, or Python's word for none; else its text."""
+    if text in ("None", "none"):
+        return None
+    try:
+        value: object = json.loads(text)
+    except ValueError:
+        return text
+    return value
 
 
 def parse_by_view(specs: Sequence[str], option: str) -> str | dict[str, str] | None:
