@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,11 +33,20 @@ def _few_searches() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
+def _forget_sizes_of_zero() -> None:
+    """Take a size of 0 in the environment for an unknown one: rich prints nothing in no columns."""
+    for name in ("COLUMNS", "LINES"):
+        given = os.environ.get(name, "")
+        if given.isdecimal() and int(given) == 0:
+            del os.environ[name]
+
+
 def main() -> None:
     """Run the command line."""
     # Before it ends, Python searches for cycles once more and takes apart what it finds: half a
     # second of a process that is over.
     atexit.register(gc.freeze)
+    _forget_sizes_of_zero()
     with dropped_interrupts_again(), _few_searches(), standard_output():
         try:
             app(prog_name="bochner")

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -67,6 +68,19 @@ def test_without_standard_error_nothing_goes_to_standard_output(monkeypatch, cap
     monkeypatch.setattr(sys, "stderr", None)
     session.report_progress("training")
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("words", [("--help",), ("info", "d.csv")])
+def test_a_terminal_of_no_columns_is_one_of_unknown_width(tmp_path, words):
+    (tmp_path / "d.csv").write_text("a,b\n1,2\n3,4\n5,7\n")
+    command = [sys.executable, "-m", "bochner", *words]
+    done = [
+        subprocess.run(
+            command, env={**os.environ, "COLUMNS": width}, cwd=tmp_path, capture_output=True
+        ).stdout
+        for width in ("0", "80")
+    ]
+    assert done[0] == done[1] != b""
 
 
 def test_words_of_every_language_are_printed_as_they_are():
