@@ -506,3 +506,15 @@ def test_numbers_that_differ_from_row_to_row_are_no_categories():
         model.fit(X)
     X[:, 2] = np.arange(len(X)) % 20
     assert len(model.fit(X).likelihood_) == 1
+
+
+@pytest.mark.parametrize("kind", ["bernoulli", "categorical"])
+def test_training_does_not_lower_the_bound_of_entries_that_latents_separate(kind):
+    """The kernel's variance grew to its limit, and the bound fell by 7 % from its best."""
+    source = np.random.default_rng(100)
+    psi = source.normal(size=(120, 2)) @ source.normal(size=(2, 12))
+    X = (psi > 0).astype(float) if kind == "bernoulli" else np.digitize(psi, [-0.5, 0.5])
+    early, late = (
+        bo.NGMVLVM(likelihood=kind, max_iter=n, random_state=100).fit(X) for n in (80, 300)
+    )
+    assert late.elbo_ > early.elbo_ + 2.0 * (late.elbo_se_ + early.elbo_se_)

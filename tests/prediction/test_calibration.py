@@ -298,8 +298,7 @@ def test_a_few_columns_or_rows_have_entries_to_hide_as_well(seed):
         (
             "view",
             0.1,
-            r"Expected rows with several entries \(hide='view': views\), got rows of which nothing "
-            r"can",
+            r"Expected a model of several views \(hide='view'\), got one of one view. Use hide=",
         ),
     ],
 )

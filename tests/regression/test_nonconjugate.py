@@ -123,6 +123,23 @@ def test_the_gradient_is_that_of_the_converged_bound(name, dim, n_pairs):
     )
 
 
+@pytest.mark.parametrize("n_pairs", [3, 12])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("name", ["bernoulli", "bohning", "binomial", "categorical"])
+def test_the_gradient_is_that_of_the_bound_at_sites_of_another_draw(name, dim, n_pairs):
+    """No envelope theorem: q(A) at sites that are held is not at its optimum, and follows."""
+    x, f, likelihood, block, sites = small_view(name, dim, n_pairs=n_pairs, missing=True)
+    likelihood.requires_grad_(False)
+    far = x + 0.8 * torch.randn(x.shape, generator=generator(1, "far"), dtype=x.dtype)
+    sites.absorb(nonconjugate_evidence(far, f, likelihood, sites, block, tol=1e-13).update)
+    inputs = tuple(part.requires_grad_() for part in (x, f.first, f.second, f.amplitude))
+
+    def value(x: Tensor, first: Tensor, second: Tensor, amplitude: Tensor) -> Tensor:
+        return _value(x, Frequencies(first, second, amplitude), likelihood, sites, block, 1)
+
+    assert torch.autograd.gradcheck(value, inputs, eps=1e-6, atol=1e-5, rtol=1e-5)
+
+
 def _log_evidence(
     phi: Tensor,
     likelihood: NonConjugateLikelihood,

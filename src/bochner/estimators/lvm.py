@@ -78,8 +78,8 @@ class NGMVLVM(LatentVariableEstimator):
         Gaussian); None trains on all rows throughout. "auto": 2,000 of more than 6,000 rows.
     truncation : float or "auto", default="auto"
         Share of a complete view's squares (singular values, smallest first) that training may leave
-        out; the bound stays a bound, and ``elbo_`` is that of all columns. "auto": 0.05 in views of
-        more than 256 columns, 0 in more than 10 dimensions.
+        out; the bound stays a bound, and ``elbo_`` is that of all columns. Views of up to 256
+        columns keep all: there is little to gain. "auto": 0.05, 0 in more than 10 dimensions.
     latent : "shared" or dict, default="shared"
         {"shared": d, "private": {"view": d_v}}: d dimensions that all views see and d_v more that
         one view alone sees, in this order. The dict says D; ``n_components`` is then left out, or

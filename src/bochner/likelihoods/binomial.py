@@ -27,6 +27,10 @@ class _Trials(NonConjugateLikelihood):
     share.
     """
 
+    # where latents separate ones from zeros, sites of the last draw are far from those of the next,
+    # and gradients that take q(A) as given let the kernel's variance grow without end
+    follows: ClassVar[bool] = True
+
     n_trials: Tensor
 
     def __init__(self, n_trials: Numbers | str, bound: BoundName, /, **params: object) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from bochner.errors import InputError, message
+from bochner.errors import InputError, message, shown
 from bochner.likelihoods import polya_gamma
 from bochner.likelihoods.densities import LogisticDensity, products_of_successes
 from bochner.likelihoods.likelihood import Curvatures, Slopes
@@ -36,21 +36,23 @@ class Categorical(NonConjugateLikelihood):
 
     name: ClassVar[str] = "categorical"
     support: ClassVar[str] = "categories"
+    # where latents separate categories, sites of the last draw are far from those of the next,
+    # and gradients that take q(A) as given let the kernel's variance grow without end
+    follows: ClassVar[bool] = True
 
     def __init__(self, categories: Sequence[Sequence[float]] | None = None) -> None:
         super().__init__(categories=categories)
-        if categories is not None and any(
-            len(set(values)) < max(len(values), 1) for values in categories
-        ):
-            got = f"{[list(values) for values in categories]!r}"
-            raise InputError(
-                message("distinct categories for every column", got, "list each category once")
-            )
-        self.categories = (
-            None
-            if categories is None
-            else [[float(c) for c in values] for values in categories]
-        )
+        try:
+            given = () if categories is None else categories
+            known = [[float(c) for c in values] for values in given]
+        except (TypeError, ValueError) as error:
+            want = "categories as a list of numbers for every column"
+            do = "write [[0, 1, 2], [0, 1]] for two columns"
+            raise InputError(message(want, shown(categories), do)) from error
+        if any(len(set(values)) < max(len(values), 1) for values in known):
+            do = "list each category once"
+            raise InputError(message("distinct categories for every column", repr(known), do))
+        self.categories = None if categories is None else known
 
     @property
     def _known(self) -> list[list[float]]:

@@ -24,9 +24,14 @@ class NonConjugateLikelihood(Likelihood, ABC):
     ----------
     extra_sweeps : int
         Times that sites are brought up to date in a step beyond what other likelihoods take.
+    follows : bool
+        Whether gradients have in them how q(A) follows the features at given sites: a product of
+        rows and squared features more. Of counts, whose sites change little from draw to draw, it
+        is left out.
     """
 
     extra_sweeps: ClassVar[int] = 0
+    follows: ClassVar[bool] = False
     shares_curvature: bool = False
 
     def site(

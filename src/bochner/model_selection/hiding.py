@@ -64,6 +64,9 @@ def hide_some(
             )
         )
     if not hidden.any():
+        if hide == "view" and len(columns) == 1:
+            want = "a model of several views (hide='view')"
+            raise InputError(message(want, "one of one view", "use hide='entries'"))
         got = "rows of which nothing can be hidden"
         raise InputError(
             message(

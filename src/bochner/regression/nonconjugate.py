@@ -7,7 +7,9 @@ offset_n + phi_n^T a_m.
 q(A) comes from sites that are held from step to step; new ones, where the bound of each entry
 touches at the new q, go back to the caller. For Polya-gamma and Böhning this is coordinate ascent
 and never lowers the bound; at its fixed point the value is the collapsed bound of docs/math.md,
-section 3. By the envelope theorem the gradient takes q(A) as given.
+section 3. By the envelope theorem the gradient takes q(A) as given; where sites of another draw of
+latents and spectra are far from those of this one it takes the sites as given, and q(A) follows
+(``likelihood.follows``).
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.linalg import closed_form
 from bochner.memory import chunks
 from bochner.models.sites import DENSE, INTERCEPT_STD, Sites, SiteUpdate
+from bochner.regression.conjugate_gradients import group_means, precondition
 from bochner.regression.evidence import CHUNK_ROWS
 from bochner.regression.observations import EncodedBlock, Rows
 from bochner.regression.site_entries import Entries, Pass, RowSample, entry_pass
@@ -120,6 +123,7 @@ def nonconjugate_evidence(
         features, basis = _reduced(joined_features(traces))
         current = entries
         for _ in range(n_sweeps):
+            used = current
             # a step bears what a bound that is stated does not
             factors_in = features.dtype if wanted else torch.float64
             given = (features, likelihood, current, tol)
@@ -137,6 +141,8 @@ def nonconjugate_evidence(
         if not wanted:
             return scale * bound.sum(), ()
         upstream = scale * _feature_gradient(solution, current)
+        if likelihood.follows:
+            upstream += scale * _through_posterior(features, solution, used)
         upstream = upstream if basis is None else basis @ upstream
         carried = carried_back(x, block.rows, traces, f, upstream)
         return scale * bound.sum(), (
@@ -234,6 +240,32 @@ def _feature_gradient(solution: Pass, entries: Entries) -> Tensor:
     on_variance = 2.0 * weights.gather(entries.mask.apply(solution.slopes.d_variance))
     through = solution.forms.gradient(on_variance)
     return torch.addmm(through, weights.mean, entries.mask.apply(solution.slopes.d_mean).T)
+
+
+def _through_posterior(features: Tensor, solution: Pass, used: Entries) -> Tensor:
+    """Return what the bound changes by as q(A) follows the features, the sites given, (K, n).
+
+    Exact where every column has its own covariance. With r_nm the slope in the mean beyond the
+    site's, u_m = S Phi r_m and M = Phi diag(slopes in the variance beyond the sites') Phi^T, each
+    row has
+    sum_m u_m (b - lambda psi)_nm - lambda_nm (phi_n^T u_m) m_m - 2 lambda_n S M S phi_n.
+    """
+    weights = solution.weights
+    mask = used.mask
+    left = used.shift - used.precision * solution.latent
+    beyond = mask.apply(solution.slopes.d_mean) - left
+    u = precondition(weights.covariance, features @ beyond, used.sizes)
+    out = torch.addmm(
+        u @ left.T, weights.mean, (used.precision * (features.T @ u)).T, alpha=-1
+    )
+    on_variance = mask.apply(solution.slopes.d_variance) + 0.5 * used.precision
+    beside = weights.gather(on_variance)
+    precision = group_means(used.precision, used.sizes)
+    for covariance, t, p in zip(weights.covariance, beside.T, precision.T, strict=True):
+        s = covariance.to(features.dtype)
+        spread = s @ ((features * t) @ features.T) @ s
+        out -= 2.0 * p * (spread @ features)
+    return out
 
 
 def learned(

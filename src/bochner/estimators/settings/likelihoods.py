@@ -472,7 +472,10 @@ def _checked(given: object, view: str, n_rows: int) -> NDArray[np.float64]:
     try:
         factors = values.astype(np.float64)
     except (TypeError, ValueError) as error:
-        want, do = f"numbers as size factors of view {view!r}", "give one number per row of X"
+        want = f"numbers as size factors of view {view!r}"
+        do = "give one number per row of X"
+        if isinstance(given, str):
+            do += ", or size_factors='total' to the likelihood, bo.likelihoods.Poisson say"
         raise InputError(message(want, shown(given), do)) from error
     if factors.shape != (n_rows,):
         want = f"{n_rows} size factors for view {view!r}, one per row"

@@ -116,7 +116,7 @@ def weights(view_weight: Any, widths: Mapping[str, int]) -> dict[str, float]:
             or not isinstance(weight, Real)
             or not 0 < float(weight) < math.inf
         ):
-            hint = "choose a number above 0, 1.0 say, or leave the view out of views="
+            hint = "choose a number above 0, 1.0 say, or drop the view's columns from X and views="
             raise InputError(
                 message(f"a positive view_weight for view {view!r}", repr(weight), hint)
             )
