@@ -175,6 +175,26 @@ def test_what_cannot_be_is_said(arguments, text):
         bo.select_n_components(model(), data(1), **arguments)
 
 
+def test_rows_in_files_are_compared_as_those_in_memory(tmp_path):
+    X = data(1, n=40, m=6)
+    np.save(tmp_path / "X.npy", X)
+    source = bo.open_rows(tmp_path / "X.npy")
+    rows = [source, np.load(tmp_path / "X.npy", mmap_mode="r")]
+    zarr = pytest.importorskip("zarr")
+    rows.append(zarr.array(X, chunks=(7, 6)))
+    estimator = model(max_iter=5)
+    arguments = {"candidates": [1, 2], "n_repeats": 1, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = bo.select_n_components(estimator, X, **arguments)
+        for given in rows:
+            found = bo.select_n_components(estimator, given, **arguments)
+            np.testing.assert_array_equal(found.log_likelihood, expected.log_likelihood)
+    assert _coarse(estimator, source, "auto", "entries", 0)[1] == (1, 2, 3, 5, 8)
+    with pytest.raises(InputError, match=r"dense X, got an X that is not in memory\. Leave"):
+        bo.select_n_components(estimator, source, rows="same")
+
+
 def with_holes(X, share=0.2, seed=0):
     return np.where(np.random.default_rng(seed).random(X.shape) < share, np.nan, X)
 

@@ -313,6 +313,28 @@ class SomeColumns(_OfAnother):
         return self.source.whole()[:, self._index]
 
 
+class SomeRows(_OfAnother):
+    """Rows of a source, by their numbers.
+
+    Parameters
+    ----------
+    source : RowSource
+    index : ndarray of int, shape (n_rows,)
+    """
+
+    def __init__(self, source: RowSource, index: IntArray) -> None:
+        self.source = source
+        self._index = index
+        self.n_rows = len(index)
+        self.n_columns = source.n_columns
+        self.columns = source.columns
+        self.dtype = source.dtype
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Return the rows from ``start`` to before ``stop``."""
+        return self.source.take(self._index[start:stop])
+
+
 def share(X: Any) -> Any:
     """Return the part of rows that this process fits, within `distributed`: consecutive ones, which
     are not read yet where X is not in memory. Outside it all rows.

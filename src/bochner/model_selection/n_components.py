@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import warnings
 from collections.abc import Collection, Mapping, Sequence
@@ -19,14 +20,15 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from bochner import markup, metrics
 from bochner.data.accepted import COUNT, as_rows, checked, in_order_of, index_of
+from bochner.data.columns import dense_rows
 from bochner.data.covariates import CovariateCoding, of_rows
+from bochner.data.row_sources import RowSource, SomeRows, read_by_parts, source_of
 from bochner.data.validation import as_array
 from bochner.data.views import Views
 from bochner.errors import DataWarning, InputError, message
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.tables import of_views
 from bochner.initialization import iterative_pca
-from bochner.io.table import dense
 from bochner.model_selection.calibrate import compare
 from bochner.model_selection.hiding import hide_some
 from bochner.prediction.entry_statistics import mean_of_fits, mean_of_rows
@@ -171,13 +173,13 @@ def select_n_components(
     ----------
     estimator : LatentVariableEstimator
         Its other parameters are kept; it is not fitted itself.
-    X : array-like of shape (N, M)
+    X : array-like, scipy sparse matrix or row source of shape (N, M)
     candidates : sequence of int or "auto", default="auto"
         "auto" goes from coarse to fine: the best rank r of a linear completion, found in seconds,
         then r/2 and r, and 2 and 2r where they are below 20 and up to 40, by fits of 100 steps from
         principal components where ``init`` and ``max_iter`` are "auto" too. No more than 160, or
-        than half of what the table could hold. 1, 2, 3, 5 and 8 where X is sparse, where some view
-        is not Gaussian or where views are hidden.
+        than half of what the table could hold. 1, 2, 3, 5 and 8 where X is sparse or not in memory,
+        where some view is not Gaussian or where views are hidden.
     hide : {"entries", "view"} or the name of a view, default="entries"
         As in `calibration`: "view" chooses the number with which views predict each other best.
     fraction : float, default=0.1
@@ -221,7 +223,7 @@ def select_n_components(
     (1, 2)
     """
     seed = int(check_random_state(random_state).randint(2**31 - 1))
-    X = as_rows(X)
+    X = source_of(X) or as_rows(X)
     X = X if hasattr(X, "shape") else as_array("X", X)
     if len(X.shape) != 2:
         raise InputError(
@@ -314,6 +316,17 @@ def _fit(
         model.fit(X, **vars(known))
 
 
+@functools.singledispatch
+def _taken(X: object, rows: NDArray[np.intp]) -> object:
+    """Return some rows, (n,)."""
+    return _safe_indexing(X, rows)
+
+
+@_taken.register
+def _(X: RowSource, rows: NDArray[np.intp]) -> RowSource:
+    return SomeRows(X, rows)
+
+
 def _held_out(
     model: LatentVariableEstimator,
     X: Any,
@@ -326,13 +339,13 @@ def _held_out(
     """
     hide, fraction, seed = what
     train = np.setdiff1d(np.arange(np.shape(X)[0]), test)
-    _fit(model, _safe_indexing(X, train), known.of(train))
+    _fit(model, _taken(X, train), known.of(train))
     # a label of held-out rows alone tells a fit without them nothing
     X = model._coding.without_unknown(of_views(X, model.views))
     coding = model._covariate_coding
     covariates = coding.without_unknown(known.covariates, np.shape(X)[0])
     known = replace(known, covariates=covariates)
-    values = dense(model._validate(_safe_indexing(X, test), reset=False), "X")
+    values = dense_rows(model._validate(_taken(X, test), reset=False), slice(None))
     source = np.random.default_rng(seed)
     hidden = hide_some(values, model.views_, hide, fraction, source, n_patterns=_PATTERNS)
     beside_test = known.of(test)
@@ -393,7 +406,7 @@ def _coarse(
     brief.set_params(
         **{name: value for name, value in _SHORT.items() if getattr(estimator, name) == "auto"}
     )
-    if sp.issparse(X) or hide != "entries" or estimator.likelihood != "gaussian":
+    if _kind_of_rows(X) or hide != "entries" or estimator.likelihood != "gaussian":
         return brief, _PLAIN
     values, data = _table(brief, X)
     scaled = np.hstack([data.scaled(view) for view in data.names]).astype(np.float64)
@@ -403,11 +416,19 @@ def _coarse(
     return brief, sorted({min(d, most) for d in numbers if d > 1})
 
 
+def _kind_of_rows(X: object) -> str:
+    """Say what X is where it is no dense table in memory; nothing where it is one."""
+    if sp.issparse(X):
+        return "a sparse X"
+    return "an X that is not in memory" if read_by_parts(X) else ""
+
+
 def _check_rows(rows: str, hide: str, X: object) -> None:
     if rows not in ("new", "same"):
         raise InputError(message("rows= 'new' or 'same'", repr(rows), "correct it"))
-    if rows == "same" and (hide != "entries" or sp.issparse(X)):
-        got = "a sparse X" if sp.issparse(X) else f"hide={hide!r}"
+    kind = _kind_of_rows(X)
+    if rows == "same" and (hide != "entries" or kind):
+        got = kind or f"hide={hide!r}"
         raise InputError(
             message("rows='same' with hide='entries' and a dense X", got, "leave rows='new'")
         )
