@@ -84,6 +84,18 @@ def test_densities_of_all_outcomes_sum_to_one():
     assert spread < 0.03
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_probabilities_of_rows_that_say_little_of_latents_are_sure_and_at_most_one(seed):
+    """Noise of the prior's weights alone made log probabilities of -0.02 positive."""
+    view, x = count_view(Bernoulli(), 4, -6.0, 0.2)
+    y = torch.zeros(1, 4, dtype=torch.float64)
+    density, error = log_density([view], x, [y], seed)
+    expected = _integral(view, y, 1, 4001)
+    assert float(density) < 0.0
+    assert float(error) < 0.002
+    assert float((density - expected).abs()) < 5.0 * float(error) + 1e-4
+
+
 def test_standard_errors_are_those_over_seeds():
     view, x = gaussian_view(2, s2=0.3)
     y = _rows(view, 2, 6)

@@ -28,6 +28,7 @@ _SURE = 0.1
 _PEAKED_SURE = 0.05
 # Least variance of the moments' part of a proposal, as a share of that at the best mode.
 _LEAST_VARIANCE = 0.1
+_LOG_2_PI = math.log(2.0 * math.pi)
 
 
 def log_density(
@@ -105,12 +106,21 @@ class _Samples:
     def log_weights(self) -> Tensor:
         """Return log p(y, x) less that of the mixture of all proposals, (n, T)."""
         places = torch.cat(self.places, dim=1)
+        return torch.cat(self.log_joint, dim=1) - self._log_mixture(places)
+
+    def _log_mixture(self, places: Tensor) -> Tensor:
         total = sum(x.shape[1] for x in self.places)
         terms = [
             proposal.log_density(places) + math.log(x.shape[1] / total)
             for proposal, x in zip(self.proposals, self.places, strict=True)
         ]
-        return torch.cat(self.log_joint, dim=1) - torch.stack(terms).logsumexp(0)
+        return torch.stack(terms).logsumexp(0)
+
+    def prior_weights(self) -> Tensor:
+        """Return the prior's density over that of the mixture of all proposals, (n, T)."""
+        places = torch.cat(self.places, dim=1)
+        log_prior = -0.5 * (places.square().sum(-1) + places.shape[-1] * _LOG_2_PI)
+        return (log_prior - self._log_mixture(places)).exp()
 
     def adapted(self, batch: Batch) -> _Samples:
         """Return them with a proposal that knows where the weights are large."""
@@ -131,11 +141,7 @@ def _estimate(
 ) -> tuple[Tensor, Tensor]:
     """Return log densities and standard errors; rows that are not sure enough go a round on."""
     samples = samples.drawn(batch, rounds[0])
-    log_weights = samples.log_weights()
-    count = log_weights.shape[1]
-    density = log_weights.logsumexp(1) - math.log(count)
-    share = log_weights.softmax(1)
-    error = ((share - 1.0 / count).square().sum(1) * count / (count - 1)).sqrt()
+    density, error = _controlled(samples.log_weights(), samples.prior_weights())
     sure = _PEAKED_SURE if peaked(batch.views) else _SURE
     unsure = (error > sure).nonzero()[:, 0]
     if len(rounds) > 1 and unsure.numel():
@@ -143,3 +149,35 @@ def _estimate(
         more = samples.at(unsure).adapted(rest)
         density[unsure], error[unsure] = _estimate(rest, more, rounds[1:])
     return density, error
+
+
+def _controlled(log_weights: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
+    """Return log means of weights and their standard errors.
+
+    The prior's weights, whose mean is 1, are a control variate (Owen and Zhou 2000): where a row
+    says little its weights are nearly those, and their mean is known. Where a sample would count
+    less than nothing, as where few lie in the prior, it is not used: a choice that does not depend
+    on the row's own weights.
+
+    Parameters
+    ----------
+    log_weights, prior : Tensor of shape (n, T)
+
+    Returns
+    -------
+    log_mean, standard_error : Tensor of shape (n,)
+    """
+    count = prior.shape[1]
+    most = log_weights.amax(1, keepdim=True).clamp(min=-1e300)  # of -inf alone too
+    weights = (log_weights - most).exp()
+    centre = prior.mean(1, keepdim=True)
+    away = prior - centre
+    squares = away.square().sum(1, keepdim=True).clamp(min=1e-300)
+    share = 1.0 / count - (centre - 1.0) * away / squares
+    used = (share > 0.0).all(1, keepdim=True)
+    mean = torch.where(used, share * weights, weights / count).sum(1, keepdim=True)
+    slope = (weights * away).sum(1, keepdim=True) / squares
+    plain = weights - weights.mean(1, keepdim=True)
+    left = torch.where(used, plain - slope * away, plain)
+    error = (left.square().sum(1, keepdim=True) / (count * (count - 1))).sqrt() / mean
+    return (mean.log() + most)[:, 0], error[:, 0]
