@@ -290,7 +290,7 @@ def _place(
             # said of all rows, below
             warnings.simplefilter("ignore", DataWarning)
             values = model._validate(X, reset=False)
-            given = known["covariates"], known["size_factors"]
+            given = known.get("covariates"), known.get("size_factors")
             beside = model._beside_all(X, values, *given)[some]
             offsets = offsets_of(model._offsets(values, given[1]), torch.from_numpy(some))
             sample = dense_rows(values, some)
