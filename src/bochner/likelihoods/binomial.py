@@ -27,8 +27,6 @@ class _Trials(NonConjugateLikelihood):
     share.
     """
 
-    # where latents separate ones from zeros, sites of the last draw are far from those of the next,
-    # and gradients that take q(A) as given let the kernel's variance grow without end
     follows: ClassVar[bool] = True
 
     n_trials: Tensor

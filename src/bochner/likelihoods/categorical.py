@@ -36,8 +36,6 @@ class Categorical(NonConjugateLikelihood):
 
     name: ClassVar[str] = "categorical"
     support: ClassVar[str] = "categories"
-    # where latents separate categories, sites of the last draw are far from those of the next,
-    # and gradients that take q(A) as given let the kernel's variance grow without end
     follows: ClassVar[bool] = True
 
     def __init__(self, categories: Sequence[Sequence[float]] | None = None) -> None:

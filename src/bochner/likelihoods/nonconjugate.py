@@ -26,8 +26,9 @@ class NonConjugateLikelihood(Likelihood, ABC):
         Times that sites are brought up to date in a step beyond what other likelihoods take.
     follows : bool
         Whether gradients have in them how q(A) follows the features at given sites: a product of
-        rows and squared features more. Of counts, whose sites change little from draw to draw, it
-        is left out.
+        rows and squared features more. Where latents separate ones from zeros, sites of the last
+        draw are far from those of the next, and without it the kernel's variance grows without
+        end. Sites of counts change little from draw to draw.
     """
 
     extra_sweeps: ClassVar[int] = 0
