@@ -27,7 +27,7 @@ from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.linalg import closed_form
 from bochner.memory import chunks
 from bochner.models.sites import DENSE, INTERCEPT_STD, Sites, SiteUpdate
-from bochner.regression.conjugate_gradients import group_means, precondition
+from bochner.regression.conjugate_gradients import precondition
 from bochner.regression.evidence import CHUNK_ROWS
 from bochner.regression.observations import EncodedBlock, Rows
 from bochner.regression.site_entries import Entries, Pass, RowSample, entry_pass
@@ -260,7 +260,7 @@ def _through_posterior(features: Tensor, solution: Pass, used: Entries) -> Tenso
     )
     on_variance = mask.apply(solution.slopes.d_variance) + 0.5 * used.precision
     beside = weights.gather(on_variance)
-    precision = group_means(used.precision, used.sizes)
+    precision = weights.average(used.precision)
     for covariance, t, p in zip(weights.covariance, beside.T, precision.T, strict=True):
         s = covariance.to(features.dtype)
         spread = s @ ((features * t) @ features.T) @ s
