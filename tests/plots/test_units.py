@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import bochner as bo
 from bochner import plots
@@ -96,6 +97,52 @@ def test_reconstructions_take_covariates():
     np.testing.assert_allclose(
         picture.get_array()[3:5, :2].ravel(), decoded[0], rtol=1e-4, atol=1e-5
     )
+
+
+@pytest.fixture(scope="module")
+def counted():
+    source = np.random.default_rng(0)
+    size = source.uniform(0.2, 5.0, 60)
+    rate = size[:, None] * np.exp(np.sin(source.normal(size=(60, 2)) @ np.ones((2, 4))))
+    X = source.poisson(5.0 * rate).astype(float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = bo.NGMVLVM(2, **QUICK, likelihood="poisson").fit(X, size_factors=size)
+    return model, X, size
+
+
+def test_reconstructions_are_of_rows_with_their_size_factors(counted):
+    model, X, size = counted
+    points = plots.reconstructions(model, X, size_factors=size).collections[0].get_offsets()
+    # rows of typical size, times their sizes
+    typical = model.inverse_transform(model.transform(X, size_factors=size))
+    relative = size / np.exp(np.log(size).mean())
+    np.testing.assert_allclose(points[:, 1], (typical * relative[:, None]).ravel(), rtol=1e-5)
+    picture = plots.reconstructions(model, X, shape=(2, 2), n=60, size_factors=size).images[0]
+    drawn = np.ma.filled(picture.get_array(), np.nan)[3:5].reshape(2, 60, 3)[..., :2]
+    np.testing.assert_allclose(drawn.transpose(1, 0, 2).reshape(60, 4).ravel(), points[:, 1])
+
+
+@pytest.mark.parametrize("shape", [None, (2, 2)])
+def test_reconstructions_take_sparse_rows_and_rows_on_disk(counted, shape, tmp_path):
+    model, X, size = counted
+    np.save(tmp_path / "x.npy", X)
+    drawn = []
+    stored = np.load(tmp_path / "x.npy", mmap_mode="r")
+    for rows in (X, scipy.sparse.csr_array(X), stored, bo.open_rows(tmp_path / "x.npy")):
+        ax = plots.reconstructions(model, rows, shape=shape, size_factors=size)
+        shown = ax.images[0].get_array() if shape else ax.collections[0].get_offsets()
+        drawn.append(np.ma.filled(shown, np.nan))
+    for other in drawn[1:]:
+        np.testing.assert_array_equal(other, drawn[0])
+
+
+def test_reconstructions_leave_out_columns_that_no_view_names():
+    X = np.random.default_rng(0).normal(size=(20, 5))
+    frame = pandas.DataFrame(X, columns=list("abcde"))
+    model = fit(frame, views={"x": ["b", "c"], "y": ["d", "e"]})
+    points = plots.reconstructions(model, frame, "x").collections[0].get_offsets()
+    np.testing.assert_allclose(points[:, 0], X[:, 1:3].ravel())
 
 
 def test_images_of_a_grid_are_apart_and_their_pixels_square(model):

@@ -4,20 +4,21 @@ all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from bochner.data.accepted import COUNT, checked, pair
 from bochner.data.arrays import FloatArray
-from bochner.data.columns import evenly_spread
+from bochner.data.columns import dense_rows, evenly_spread, extremes
 from bochner.data.covariates import of_rows
-from bochner.data.validation import numbers
+from bochner.data.row_sources import RowSource
 from bochner.errors import InputError, message
+from bochner.features.fourier import with_covariates
 from bochner.memory import Memory
 from bochner.plots.figures import (
     COLOURS,
@@ -30,6 +31,8 @@ from bochner.plots.figures import (
     shortened,
     two_dimensions,
 )
+from bochner.prediction.decoding import decode
+from bochner.processes import isolated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -240,12 +243,13 @@ def _draw_images(
 @checked(view=[str, None], n=[COUNT])
 def reconstructions(
     model: LatentVariableEstimator,
-    X: ArrayLike,
+    X: ArrayLike | RowSource,
     view: str | None = None,
     shape: tuple[int, int] | None = None,
     n: int = 12,
     ax: Axes | None = None,
     *,
+    size_factors: object = None,
     covariates: object = None,
     s: float = 8.0,
     cmap: str = "gray_r",
@@ -257,8 +261,8 @@ def reconstructions(
     ----------
     model : LatentVariableEstimator
         Fitted.
-    X : array-like of shape (rows, M)
-        Rows, seen or not; NaN = missing.
+    X : array-like, scipy sparse matrix or row source of shape (rows, M)
+        Rows, seen or not; NaN = missing. Without a shape all of them are held in memory.
     view : str, optional
         Needed when there are several.
     shape : (int, int), optional
@@ -269,6 +273,8 @@ def reconstructions(
     n : int, default=12
         Images, spread evenly over the rows.
     ax : Axes, optional
+    size_factors : array-like of shape (rows,), or dict of view to one, optional
+        Of the rows, as in ``transform``: decoded are counts of rows of these sizes.
     covariates : DataFrame, Series, dict of name to values, or array, optional
         Of the rows, as in ``transform``.
     s : float, default=8
@@ -283,25 +289,28 @@ def reconstructions(
     """
     check_is_fitted(model)
     name, positions = _columns(model, view)
-    values = numbers("X", model._coding.encode(X))
+    every = model._validate(X, reset=False)
     if shape is None:
         ax = ax or axes(5.2, 5.0)[0]
-        decoded = _decoded(model, X, covariates)[:, positions]
-        _draw_entries(ax, model, name, values[:, positions], decoded, s, title)
+        rows = np.arange(every.shape[0])
+        what = f"{len(rows):,} × {every.shape[1]:,} entries of a picture, held in memory"
+        do = "pass some of the rows, such as X[:10_000]"
+        Memory().check(8 * len(rows) * every.shape[1], what, do)
+        values, decoded = _decoded(model, X, every, rows, size_factors, covariates)
+        _draw_entries(ax, model, name, values[:, positions], decoded[:, positions], s, title)
         return ax
     shape = _check_shape(shape, positions, name)
-    rows = evenly_spread(len(values), n)
-    some = X.iloc[rows] if hasattr(X, "iloc") else values[rows].astype(model.embedding_.dtype)
-    decoded = _decoded(model, some, of_rows(covariates, rows))[:, positions]
+    rows = evenly_spread(every.shape[0], n)
+    values, decoded = _decoded(model, X, every, rows, size_factors, covariates)
     ax = ax or axes(max(0.8 * len(rows) + 1, 3), 2.4)[0]
     gap = np.full((len(rows), 2, *shape), np.nan)
-    gap[:, 0] = values[rows][:, positions].reshape(-1, *shape)
-    gap[:, 1] = decoded.reshape(-1, *shape)
+    gap[:, 0] = values[:, positions].reshape(-1, *shape)
+    gap[:, 1] = decoded[:, positions].reshape(-1, *shape)
     padded = np.pad(gap, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=np.nan)
     picture = padded.transpose(1, 2, 0, 3).reshape(2 * (shape[0] + 1), -1)
-    low = np.nanmin(values[:, positions])
-    high = np.nanmax(values[:, positions])
-    ax.imshow(picture, cmap=cmap, vmin=low, vmax=high, interpolation="nearest")
+    low, high = extremes(every)
+    ends = {"vmin": np.nanmin(low[positions]), "vmax": np.nanmax(high[positions])}
+    ax.imshow(picture, cmap=cmap, interpolation="nearest", **ends)
     ax.set_yticks([shape[0] / 2, 1.5 * shape[0] + 1], ["data", "decoded"])
     ax.set_xticks([])
     said = f"Rows of view {quoted(name)} and what the model decodes at their places"
@@ -311,16 +320,23 @@ def reconstructions(
     return ax
 
 
-def _decoded(model: LatentVariableEstimator, X: object, covariates: object) -> FloatArray:
-    """Return what is decoded at the places of rows."""
-    Z = model.transform(X, covariates=covariates)
-    beside = covariates if _of_each_row(covariates) else "average"
-    return np.asarray(model.inverse_transform(Z, covariates=beside), dtype=float)
-
-
-def _of_each_row(covariates: object) -> bool:
-    """Return whether there are values of every row, not nothing or one word for all."""
-    return isinstance(covariates, Mapping) or np.ndim(covariates) > 0  # type: ignore[arg-type]
+@isolated
+def _decoded(
+    model: LatentVariableEstimator,
+    X: object,
+    every: FloatArray,
+    rows: NDArray[np.intp],
+    size_factors: object,
+    covariates: object,
+) -> tuple[FloatArray, FloatArray]:
+    """Return some of the rows, dense, and what is decoded at their places, in original units."""
+    beside = model._beside_all(X, every, covariates, size_factors)[rows]
+    values = dense_rows(every, rows)
+    offsets = model._offsets(values, of_rows(size_factors, rows))
+    Z, _ = model._latents(values, offsets, beside, with_std=False)
+    places = with_covariates(torch.from_numpy(Z).double(), beside)
+    mean, _ = decode(model._fit.posterior, places, offsets=offsets)
+    return values, model._unscale(mean)
 
 
 def grey_levels(
