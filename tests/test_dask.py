@@ -91,3 +91,24 @@ def test_rows_of_another_width_are_refused_at_once():
     rows = array.from_array(X[:, :3])
     with pytest.raises(InputError, match=r"4 columns, as at the fit, got .* shape \(20, 3\)"):
         bo.dask.transform(model, rows)
+
+
+def test_placement_takes_what_is_known_of_rows():
+    rng = np.random.default_rng(0)
+    size = rng.uniform(0.3, 3.0, 60)
+    X = rng.poisson(size[:, None] * np.exp(rng.normal(size=(60, 4)))).astype(float)
+    batch = {"batch": rng.choice(["a", "b"], 60)}
+    quick = {"n_frequencies": 4, "init": "pca", "max_iter": 3, "random_state": 0}
+    model = bo.NGMVLVM(2, **quick, likelihood="poisson")
+    model.fit(X, size_factors=size, covariates=batch)
+    expected = model.transform(X, size_factors=size, covariates=batch)
+    rows = array.from_array(X, chunks=(25, 2))
+    for factors in (size, array.from_array(size, chunks=13), {"x": size}):
+        given = {"size_factors": factors, "covariates": batch}
+        placed = bo.dask.transform(model, rows, **given).compute(scheduler="synchronous")
+        np.testing.assert_allclose(placed, expected, atol=1e-8)
+    # at once, not by a worker
+    with pytest.raises(InputError, match=r"60 size factors for view 'x', .* shape \(59,\)"):
+        bo.dask.transform(model, rows, size_factors=size[1:], covariates=batch)
+    with pytest.raises(InputError, match=r"the covariates 'batch' of the rows, got none"):
+        bo.dask.transform(model, rows, size_factors=size)

@@ -17,6 +17,7 @@ from urllib.parse import urlparse
 
 import numpy as np
 
+from bochner.data.covariates import of_rows
 from bochner.data.row_sources import DASK_TABLE, is_dask_table
 from bochner.errors import InputError, message
 from bochner.extras import require
@@ -87,7 +88,13 @@ def fit(estimator: _Model, X: Any, client: Any = None) -> _Model:
     return model
 
 
-def transform(model: LatentVariableEstimator, X: Any, return_std: bool = False) -> Any:
+def transform(
+    model: LatentVariableEstimator,
+    X: Any,
+    return_std: bool = False,
+    size_factors: object = None,
+    covariates: object = None,
+) -> Any:
     """Place the rows of a Dask array, lazily: nothing is computed yet.
 
     Parameters
@@ -97,10 +104,21 @@ def transform(model: LatentVariableEstimator, X: Any, return_std: bool = False) 
     X : dask.array of shape (n, M)
     return_std : bool, default=False
         Standard deviations stand beside the latents, (n, 2 D).
+    size_factors : array-like of shape (n,), or dict of view to one, optional
+        Of all rows, as in the estimator's ``transform``; in memory, or Dask arrays, which are
+        computed now.
+    covariates : DataFrame, Series, dict of name to values, or array, optional
+        The same.
 
     Returns
     -------
     dask.array of shape (n, D) or (n, 2 D)
+
+    Raises
+    ------
+    InputError
+        X is no Dask array, or of other columns than at the fit; size factors or covariates are not
+        those of its rows.
     """
     from bochner.estimators.methods.placing import Placed
 
@@ -109,21 +127,36 @@ def transform(model: LatentVariableEstimator, X: Any, return_std: bool = False) 
         do = "pass the columns of the fit"
         got = f"a Dask array of shape {X.shape}"
         raise InputError(message(f"{model.n_features_in_} columns, as at the fit", got, do))
+    dask = require("dask", "places rows of Dask arrays")
+    known: dict[str, Any] = {"size_factors": size_factors, "covariates": covariates}
+    known = dask.compute(known)[0]
+    # what is wrong with them is said now, not by a worker
+    values = np.broadcast_to(np.float32(0.0), X.shape)
+    model._beside_all(X, values, known["covariates"], known["size_factors"])
     small = copy.copy(model)
     nothing = np.empty((0, model._n_latents), dtype=model._dtype)
     # workers do not need the latents of training
     small._embedded = Placed(nothing, nothing)
     width = model._n_latents * (2 if return_std else 1)
     dtype = np.dtype(np.float32 if X.dtype == np.float32 else np.float64)
-    delayed = require("dask", "places rows of Dask arrays").delayed(small)
-    return X.map_blocks(
-        _placed, delayed, return_std, chunks=(X.chunks[0], (width,)), dtype=dtype,
-        meta=np.empty((0, 0), dtype=dtype),
-    )  # fmt: skip
+    delayed = dask.delayed(small)
+    placed = dask.delayed(_placed)
+    parts: list[Any] = []
+    start = 0
+    for rows in X.to_delayed()[:, 0]:
+        size = X.chunks[0][len(parts)]
+        index = np.arange(start, start + size)
+        beside: dict[str, Any] = {what: of_rows(given, index) for what, given in known.items()}
+        part = placed(rows, delayed, return_std, beside)
+        parts.append(dask.array.from_delayed(part, (size, width), dtype=dtype))
+        start += size
+    return dask.array.concatenate(parts)
 
 
-def _placed(rows: Any, model: LatentVariableEstimator, return_std: bool) -> Any:
-    placed = model.transform(rows, return_std=return_std)
+def _placed(
+    rows: Any, model: LatentVariableEstimator, return_std: bool, beside: dict[str, Any]
+) -> Any:
+    placed = model.transform(rows, return_std=return_std, **beside)
     return np.hstack(placed) if return_std else placed
 
 

@@ -308,9 +308,10 @@ def reconstructions(
     gap[:, 1] = decoded[:, positions].reshape(-1, *shape)
     padded = np.pad(gap, ((0, 0), (0, 0), (0, 1), (0, 1)), constant_values=np.nan)
     picture = padded.transpose(1, 2, 0, 3).reshape(2 * (shape[0] + 1), -1)
-    low, high = extremes(every)
-    ends = {"vmin": np.nanmin(low[positions]), "vmax": np.nanmax(high[positions])}
-    ax.imshow(picture, cmap=cmap, interpolation="nearest", **ends)
+    ends = extremes(every)
+    low = float(np.nanmin(ends[0][positions]))
+    high = float(np.nanmax(ends[1][positions]))
+    ax.imshow(picture, cmap=cmap, vmin=low, vmax=high, interpolation="nearest")
     ax.set_yticks([shape[0] / 2, 1.5 * shape[0] + 1], ["data", "decoded"])
     ax.set_xticks([])
     said = f"Rows of view {quoted(name)} and what the model decodes at their places"
