@@ -109,6 +109,17 @@ def test_standard_errors_are_those_over_seeds():
     )
 
 
+def test_standard_errors_know_where_few_samples_carry_much():
+    """One error of forty was more than four standard errors."""
+    view, x = count_view(Poisson(), 8, 1.0, 1.0)
+    y = _rows(view, 1, 60)
+    expected = _integral(view, y, 1, 2001, reach=7)
+    result = [log_density([view], x, [y], seed) for seed in range(4)]
+    z = torch.stack([(density - expected) / error for density, error in result])
+    assert float((z.abs() > 4.0).double().mean()) < 0.015
+    assert float(z.square().mean().sqrt()) < 1.15
+
+
 def test_rows_have_noise_of_their_own_whatever_rows_are_beside_them():
     view, x = gaussian_view(2)
     y = _rows(view, 2, 8)

@@ -8,6 +8,7 @@ the mixture of all proposals (Veach and Guibas 1995; Cornuet et al. 2012).
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -105,22 +106,24 @@ class _Samples:
 
     def log_weights(self) -> Tensor:
         """Return log p(y, x) less that of the mixture of all proposals, (n, T)."""
-        places = torch.cat(self.places, dim=1)
-        return torch.cat(self.log_joint, dim=1) - self._log_mixture(places)
-
-    def _log_mixture(self, places: Tensor) -> Tensor:
-        total = sum(x.shape[1] for x in self.places)
-        terms = [
-            proposal.log_density(places) + math.log(x.shape[1] / total)
-            for proposal, x in zip(self.proposals, self.places, strict=True)
-        ]
-        return torch.stack(terms).logsumexp(0)
+        return torch.cat(self.log_joint, dim=1) - self._log_mixture
 
     def prior_weights(self) -> Tensor:
         """Return the prior's density over that of the mixture of all proposals, (n, T)."""
         places = torch.cat(self.places, dim=1)
         log_prior = -0.5 * (places.square().sum(-1) + places.shape[-1] * _LOG_2_PI)
-        return (log_prior - self._log_mixture(places)).exp()
+        return (log_prior - self._log_mixture).exp()
+
+    @functools.cached_property
+    def _log_mixture(self) -> Tensor:
+        """The log density of the mixture of all proposals at all places, (n, T)."""
+        places = torch.cat(self.places, dim=1)
+        total = places.shape[1]
+        terms = [
+            proposal.log_density(places) + math.log(x.shape[1] / total)
+            for proposal, x in zip(self.proposals, self.places, strict=True)
+        ]
+        return torch.stack(terms).logsumexp(0)
 
     def adapted(self, batch: Batch) -> _Samples:
         """Return them with a proposal that knows where the weights are large."""
@@ -159,6 +162,10 @@ def _controlled(log_weights: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
     less than nothing, as where few lie in the prior, it is not used: a choice that does not depend
     on the row's own weights.
 
+    Standard errors are the jackknife's (MacKinnon and White 1985): where the sampled prior's mean
+    is far from 1, few samples carry much and have hardly a residual, and with an equal share for
+    each, errors of 0.2 nats had standard errors of 0.01.
+
     Parameters
     ----------
     log_weights, prior : Tensor of shape (n, T)
@@ -175,9 +182,12 @@ def _controlled(log_weights: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
     squares = away.square().sum(1, keepdim=True).clamp(min=1e-300)
     share = 1.0 / count - (centre - 1.0) * away / squares
     used = (share > 0.0).all(1, keepdim=True)
-    mean = torch.where(used, share * weights, weights / count).sum(1, keepdim=True)
+    share = torch.where(used, share, 1.0 / count)
+    mean = (share * weights).sum(1, keepdim=True)
     slope = (weights * away).sum(1, keepdim=True) / squares
     plain = weights - weights.mean(1, keepdim=True)
     left = torch.where(used, plain - slope * away, plain)
-    error = (left.square().sum(1, keepdim=True) / (count * (count - 1))).sqrt() / mean
+    # how much of a sample's weight the others do not say
+    alone = 1.0 - 1.0 / count - torch.where(used, away.square() / squares, 0.0)
+    error = (share * left / alone.clamp(min=1e-6)).square().sum(1, keepdim=True).sqrt() / mean
     return (mean.log() + most)[:, 0], error[:, 0]
