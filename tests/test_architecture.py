@@ -282,6 +282,34 @@ def test_modules_and_functions_stay_small(name):
     )
 
 
+def test_new_tensors_say_their_precision():
+    """The default is the program's to set: it must not change what is computed."""
+    makers = {
+        "zeros",
+        "ones",
+        "empty",
+        "eye",
+        "linspace",
+        "logspace",
+        "normal",
+        "rand",
+        "randn",
+    }
+    calls = [
+        (name, node)
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("torch.")
+    ]
+    silent = [
+        f"{SOURCES[name]}:{node.lineno}: {ast.unparse(node.func)}"
+        for name, node in calls
+        if ast.unparse(node.func).removeprefix("torch.") in makers
+        and not {"dtype", None} & {argument.arg for argument in node.keywords}
+    ]
+    assert not silent, "say dtype=:\n" + "\n".join(silent)
+
+
 def test_packages_stay_small():
     folders = [path.parent for path in SOURCES.values()]
     large = {str(folder): folders.count(folder) for folder in folders}

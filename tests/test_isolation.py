@@ -31,7 +31,9 @@ MODELS = {
 }
 MAPS = {
     "krein": bo.KreinFeatures(max_iter=2, random_state=0),
+    "krein, odd": bo.KreinFeatures(n_components=7, inference="spectral", random_state=0),
     "fourier": bo.FourierFeatures(random_state=0),
+    "fourier, odd": bo.FourierFeatures(n_components=7, random_state=0),
     "maclaurin": bo.RandomMaclaurin(random_state=0),
     "spherical": bo.SphericalFeatures(random_state=0),
 }

@@ -345,7 +345,9 @@ def device_named(name: str) -> torch.device:
     """
     do = "use 'auto', 'cpu' or 'cuda'"
     try:
-        device = torch.empty(0, device="cpu" if name == "auto" else name).device
+        device = torch.empty(
+            0, dtype=torch.float32, device="cpu" if name == "auto" else name
+        ).device
     except (RuntimeError, AssertionError) as error:
         got = f"{name!r} ({str(error).splitlines()[0]})"
         raise InputError(message("a torch device", got, do)) from error

@@ -63,7 +63,7 @@ class StoredMatrix:
         self.device = device
         width = len(columns) if basis is None else basis.shape[1]
         self.shape = (source.n_rows if rows is None else len(rows), int(width))
-        self._held: tuple[int, Tensor] = (-1, torch.empty(0))
+        self._held: tuple[int, Tensor] = (-1, torch.empty(0, dtype=dtype))
 
     def rotated(self, basis: Tensor) -> StoredMatrix:
         """Return the matrix times a basis, (m, r)."""

@@ -88,8 +88,8 @@ def _normal_equations(
     )
     for block in complete_blocks(blocks):
         latents = block.rows.take(x)
-        gram = torch.zeros((), device=x.device)
-        cross = torch.zeros((), device=x.device)
+        gram = latents.new_zeros(())
+        cross = latents.new_zeros(())
         for rows in chunks(latents.shape[0], _ROWS):
             angle = latents[rows] @ w.T
             phi = torch.cat([angle.cos(), angle.sin()], dim=1)

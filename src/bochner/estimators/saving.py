@@ -247,7 +247,9 @@ def _restore_columns(
     ):
         sizes = (
             positions.size,
-            view.encode(torch.full((1, positions.size), torch.nan).double()).shape[1],
+            view.encode(torch.full((1, positions.size), torch.nan, dtype=torch.float64)).shape[
+                1
+            ],
         )
         if positions.size and not 0 <= positions.min() <= positions.max() < n_columns:
             raise MismatchError(f"columns of the view {view.name!r} are not there")

@@ -122,7 +122,7 @@ class FourierFeatures(DrawnMap):
         noise = kernel.noise(n_frequencies, self.n_features_in_, source, self.sampling)  # type: ignore[arg-type]
         self.kernel_ = kernel
         self.phase_ = (
-            2 * math.pi * float(torch.rand((), generator=source))
+            2 * math.pi * float(torch.rand((), generator=source, dtype=torch.float32))
             if self.n_components % 2
             else None
         )

@@ -280,7 +280,7 @@ class KreinFeatures(FeatureMap):
         self.posterior_ = replace(posterior, weight=posterior.weight * sketch.magnitude)
         self.frequencies_ = posterior.draw(source)
         self.phase_ = (
-            2 * math.pi * float(torch.rand((), generator=source))
+            2 * math.pi * float(torch.rand((), generator=source, dtype=torch.float32))
             if self.n_components % 2
             else None
         )

@@ -422,7 +422,8 @@ class Race:
         with whole("the one given", "checkpoint"):
             extra = parse(Progress, header.extra, "extra")
             self.results = extra.starts
-            start = torch.zeros(self.data.n_rows, self.plan.spec.n_components).double().numpy()
+            shape = (self.data.n_rows, self.plan.spec.n_components)
+            start = torch.zeros(shape, dtype=torch.float64).numpy()
             trainer = self.trainer(self._winner(), start)
             restore(trainer, tensors, header.state)
         # last, so that an interrupt before here leaves the file alone

@@ -133,7 +133,7 @@ class Withheld:
         covariates : Tensor of shape (N, L), float64
         """
         if not self.rows.numel():
-            return [torch.zeros(())] * len(self.data)
+            return [torch.zeros((), dtype=torch.float64)] * len(self.data)
         views = without()
         rows = rows_of(self.data, self.rows)
         offsets = [blocks[0].offsets(self.n_rows)[self.rows].cpu() for blocks in self.data]
@@ -154,7 +154,7 @@ def _lacking(view: ViewPosterior, truth: Tensor, mean: Tensor, variance: Tensor)
     withheld.
     """
     if bool(truth.isnan().all()):
-        return torch.zeros(())
+        return torch.zeros((), dtype=torch.float64)
     # the noise with which an entry would lie on the edge of its interval, in units of the noise
     noise = torch.as_tensor(view.noise_variance, dtype=torch.float64)
     lacks = (((truth - mean) / _EDGE).square() - variance) / noise

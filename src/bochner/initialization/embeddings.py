@@ -328,7 +328,8 @@ class Forces:
             torch.from_numpy(joint[i : i + _BLOCK, i:].toarray()).float()
             for i in range(0, self.n_rows, _BLOCK)
         ]
-        self._memory = torch.empty(2, min(_BLOCK, self.n_rows) * self.n_rows)
+        size = min(_BLOCK, self.n_rows) * self.n_rows
+        self._memory = torch.empty(2, size, dtype=torch.float32)
 
     def __call__(self, y: Tensor, exaggeration: float, total: float) -> tuple[Tensor, float]:
         """Return a quarter of the gradient, and the kernel's sum over all pairs.

@@ -14,7 +14,7 @@ from bochner._typing import Numbers, Sampling
 from bochner.errors import InputError, message, shown
 
 # Of features without covariates.
-_NO_FACTORS = torch.zeros(0)
+_NO_FACTORS = torch.zeros(0, dtype=torch.float64)
 
 
 @dataclass(frozen=True)

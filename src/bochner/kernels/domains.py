@@ -14,7 +14,9 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
+from bochner._typing import Numbers
 from bochner.errors import InputError, message
+from bochner.kernels.base import points
 
 Domain = Literal["sphere", "cube", "any"]
 # Scaled data may leave [0, 1] by rounding.
@@ -116,6 +118,12 @@ class IndefiniteKernel(ABC):
     @abstractmethod
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Return k(x_i, y_j) for rows on the domain: (n, d), (m, d) -> (n, m)."""
+
+
+def pair_of_points(x: Numbers, y: Numbers) -> tuple[Tensor, Tensor]:
+    """Return two sets of points as tensors of shapes (n, d) and (m, d), or refuse them."""
+    left = points(x)
+    return left, points(y, left)
 
 
 def magnitude_of(largest: float) -> float:

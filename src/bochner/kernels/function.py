@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from bochner.errors import InputError, message
-from bochner.kernels.base import points
-from bochner.kernels.domains import Domain, IndefiniteKernel
+from bochner.kernels.domains import Domain, IndefiniteKernel, pair_of_points
 
 
 class FunctionKernel(IndefiniteKernel):
@@ -51,8 +50,7 @@ class FunctionKernel(IndefiniteKernel):
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Return k(x_i, y_j), computed by the function in float64: (n, d), (m, d) -> (n, m)."""
-        left = points(x)
-        right = points(y, left)
+        left, right = pair_of_points(x, y)
         a = left.detach().double().cpu().numpy()
         b = right.detach().double().cpu().numpy()
         values = (

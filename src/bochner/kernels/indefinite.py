@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from bochner.errors import InputError, message
-from bochner.kernels.base import SpectralKernel, points
-from bochner.kernels.domains import TOLERANCE, Domain, IndefiniteKernel
+from bochner.kernels.base import SpectralKernel
+from bochner.kernels.domains import TOLERANCE, Domain, IndefiniteKernel, pair_of_points
 from bochner.kernels.function import FunctionKernel
 
 # 2^degree, the kernel of a row and itself, is finite in double precision
@@ -52,8 +52,7 @@ class DotProduct(IndefiniteKernel):
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Return k(x_i, y_j) for rows on the sphere: (n, d), (m, d) -> (n, m)."""
-        left = points(x)
-        right = points(y, left)
+        left, right = pair_of_points(x, y)
         return self.of_product((left @ right.T).clamp(-1.0, 1.0), left.shape[1])
 
 
@@ -273,8 +272,7 @@ class TL1(IndefiniteKernel):
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Return k(x_i, y_j): (n, d), (m, d) -> (n, m)."""
-        left = points(x)
-        right = points(y, left)
+        left, right = pair_of_points(x, y)
         return (self.tau_for(left.shape[1]) - torch.cdist(left, right, p=1.0)).clamp(min=0.0)
 
 

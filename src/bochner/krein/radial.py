@@ -180,9 +180,7 @@ def _weights(sketch: Sketch, radii: Tensor, n_frequencies: int) -> tuple[Tensor,
     """Non-negative weights of the radii in the positive and in the negative part."""
     n = len(sketch.x)
     first, second = torch.triu_indices(n, n, 1)
-    chosen = torch.linspace(
-        0, len(first) - 1, min(_PAIRS, len(first))
-    ).long()  # pairs of all rows, evenly
+    chosen = evenly(len(first), _PAIRS)
     i = first[chosen].to(sketch.x.device)
     j = second[chosen].to(sketch.x.device)
     z = (sketch.x[i] - sketch.x[j]).norm(dim=1).cpu()
@@ -198,6 +196,13 @@ def _weights(sketch: Sketch, radii: Tensor, n_frequencies: int) -> tuple[Tensor,
     )
     weights = torch.from_numpy(np.asarray(solution)) * scale
     return weights[: len(radii)], weights[len(radii) :]
+
+
+def evenly(n: int, most: int) -> Tensor:
+    """Return at most so many of the numbers below n, from the first to the last at even steps."""
+    count = min(most, n)
+    # whole numbers: single precision does not know the last of 2^24 or more
+    return torch.arange(count) * (n - 1) // max(count - 1, 1)
 
 
 def _quantiles(radii: Tensor, mass: Tensor, count: int) -> Tensor:

@@ -187,7 +187,7 @@ class CandidateTable:
             every = of_candidates.repeat_interleave(count, dim=0)[:, :, None]
             terms = terms + (part.index_select(0, flat) @ every)[:, :, 0]
         cubic = _Cubic.of(terms, dim)
-        away = torch.zeros(n * count, dim)
+        away = terms.new_zeros(n * count, dim)
         value, gradient, hessian = cubic.at(away)
         for step_number in range(_STEPS):
             step, gain = newton_step(gradient, hessian, away.new_full((n * count,), _FAR))

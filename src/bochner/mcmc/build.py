@@ -224,7 +224,7 @@ def _parameter(posterior: ViewPosterior) -> FloatArray:
 
 @functools.singledispatch
 def _value(likelihood: Likelihood) -> Tensor:  # noqa: ARG001 - most have no parameter
-    return torch.zeros(0)
+    return torch.zeros(0, dtype=torch.float64)
 
 
 @_value.register

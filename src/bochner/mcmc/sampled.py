@@ -303,6 +303,6 @@ def _kernel(model: Model, v: int, state: State) -> DirichletProcessMixture:
     )
     shape = 1.0 + len(counts)
     kernel.get_buffer("concentration").copy_(
-        torch.tensor([shape, shape / of_view.concentration])
+        torch.tensor([shape, shape / of_view.concentration], dtype=torch.float64)
     )
     return kernel.requires_grad_(False)

@@ -389,7 +389,11 @@ class View(nn.Module):
         self.dims = None if dims is None else tuple(dims)
         self.weight = weight
         self.groups = tuple(groups)
-        factors = nn.Parameter(torch.zeros(max(groups) + 1)) if self.groups else None
+        factors = (
+            nn.Parameter(torch.zeros(max(groups) + 1, dtype=torch.float32))
+            if self.groups
+            else None
+        )
         self.register_parameter("log_factors", factors)
 
     @property

@@ -152,13 +152,11 @@ def draw(
             for view, spectrum in zip(model.views, spectra, strict=True)
         )
     )
+    sources = (
+        random.generator(seed, f"{purpose}/start/{view.name}", step) for view in model.views
+    )
     starts = tuple(
-        float(
-            torch.rand(
-                (), generator=random.generator(seed, f"{purpose}/start/{view.name}", step)
-            )
-        )
-        for view in model.views
+        float(torch.rand((), generator=source, dtype=torch.float32)) for source in sources
     )
     return Draws(of_rows, spectra, columns, starts)
 

@@ -37,8 +37,11 @@ _ROOT_OFF = 0.15
 LEVELS = tuple(level / 100 for level in range(1, 100))
 # Of variances: what is tried.
 _EXCESSES = torch.cat(
-    [torch.linspace(-0.7, 1.0, 35), torch.logspace(0.0, 0.9, 25)[1:]]
-).double()
+    [
+        torch.linspace(-0.7, 1.0, 35, dtype=torch.float64),
+        torch.logspace(0.0, 0.9, 25, dtype=torch.float64)[1:],
+    ]
+)
 
 
 def widened(std: Tensor, excess: float) -> Tensor:

@@ -308,7 +308,7 @@ def _gaussian_modes(
     of points can be compared with them.
     """
     modes = laplace_modes(target, *places, _TOLERANCE, _STEPS, _NEARLY)
-    counts = sum(((~y.isnan()).sum(1) for y in rows), start=torch.zeros(len(scores)))
+    counts = sum(((~y.isnan()).sum(1) for y in rows), start=scores.new_zeros(len(scores)))
     constant = 0.5 * math.log(2.0 * math.pi) * (around.points.shape[1] + counts)
     lacking = scores - modes.log_density(around.points) - constant[:, None]
     least = _LACKING + _SHARE * (scores.amax(1, keepdim=True) - scores)

@@ -295,7 +295,9 @@ def products_rank_as_the_bound(case: Case) -> None:
     mean = case.psi[:, None]
     variance = torch.full_like(mean, 0.4)
     pairs = likelihood.products(y, mean, variance)
-    scores = sum((of_row @ of_candidate.T for of_row, of_candidate in pairs), torch.zeros(()))
+    scores = sum(
+        (of_row @ of_candidate.T for of_row, of_candidate in pairs), mean.new_zeros(())
+    )
     every = torch.ones(len(mean), len(mean), dtype=torch.bool)
     upper = torch.triu(every, 1)
     for i, value in enumerate(case.entries):
@@ -331,7 +333,8 @@ def starts_are_finite(case: Case) -> None:
         for name, start in starts.items():
             finite = bool(torch.isfinite(start).all())
             holds(finite, f"{case.where}: {name} must be finite for a column of {value:.4g}.")
-        mean = torch.tensor([[-30.0], [-5.0], [0.0], [5.0], [14.0], [30.0]])
+        means = [[-30.0], [-5.0], [0.0], [5.0], [14.0], [30.0]]
+        mean = torch.tensor(means, dtype=torch.float32)
         single = torch.full_like(mean, value)
         slopes = case.likelihood.slopes(single, mean, torch.full_like(mean, 0.2))
         for name in ("value", "d_mean", "d_variance"):
