@@ -71,3 +71,21 @@ def test_values_that_overflow_are_refused(X):
     kernel = DotProductSeries([1e308, 1e308])
     with pytest.raises(InputError, match="Expected finite kernel values, got NaN or infinity"):
         KreinFeatures(kernel, **QUICK).fit(X)
+
+
+@pytest.mark.parametrize("inference", ["gradient", "taylor", "spectral"])
+@pytest.mark.parametrize("name", ["polynomial", "tanh", "geodesic_gaussian"])
+def test_rows_of_one_direction_are_one_place_on_the_sphere(X, name, inference):
+    rows = X[:, :1] * np.ones(5)
+    assert len(np.unique(rows / np.linalg.norm(rows, axis=1, keepdims=True))) > 1
+    model = KreinFeatures(name, inference=inference, **QUICK).fit(rows)
+    assert model.held_out_error_ < 0.1
+    assert model.approximation_error(rows, relative=True) < 0.1
+
+
+def test_rows_close_together_far_from_zero_are_told_apart(X):
+    def of_distance(A, B):
+        return np.exp(-1e6 * np.square(A[:, None] - B[None]).sum(-1))
+
+    model = KreinFeatures(of_distance, **{**QUICK, "max_iter": 50}).fit(1e3 + 1e-3 * X)
+    assert model.held_out_error_ < 0.2

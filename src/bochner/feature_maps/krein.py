@@ -248,24 +248,31 @@ class KreinFeatures(FeatureMap):
     def _infer(self, sketch: Sketch, source: torch.Generator) -> None:
         """Fit the frequencies and draw them; of two ways, keep the one with the smaller error."""
         self._warn_of_width(sketch.x.shape[1])
+        first, *others = self._ways()
+        self._go(first, sketch, source)
+        for way in others:
+            before = {name: getattr(self, name) for name in _OF_INFERENCE}
+            self._go(way, sketch, source)
+            if before["held_out_error_"] <= self.held_out_error_:
+                for name, value in before.items():
+                    setattr(self, name, value)
+
+    def _ways(self) -> list[str]:
+        """Return the inferences of which the better one is kept."""
         if self.inference != "best":
-            self._use(self._posterior(self.inference, sketch, source), sketch, source)
-            return
-        self._use(self._posterior("gradient", sketch, source), sketch, source)
-        if not (self.kernel_.radial or isinstance(self.kernel_, TL1)):
-            return
-        by_gradient = {name: getattr(self, name) for name in _OF_INFERENCE}
-        self._use(self._posterior("spectral", sketch, source), sketch, source)
-        if by_gradient["held_out_error_"] <= self.held_out_error_:
-            for name, value in by_gradient.items():
-                setattr(self, name, value)
+            return [self.inference]
+        return ["gradient", "spectral"] if self._has_spectrum else ["gradient"]
+
+    @property
+    def _has_spectrum(self) -> bool:
+        return self.kernel_.radial or isinstance(self.kernel_, TL1)
 
     def _warn_of_width(self, n_columns: int) -> None:
         """Warn of a search that takes minutes before it begins."""
         if n_columns <= _WIDE or self.inference == "spectral":
             return
         others = "PCA before it"
-        if self.kernel_.radial or isinstance(self.kernel_, TL1):
+        if self._has_spectrum:
             others += ", or inference='spectral'"
         warn_user(
             f"The search for frequencies in {n_columns:,} columns takes minutes: its time grows "
@@ -273,10 +280,12 @@ class KreinFeatures(FeatureMap):
             DataWarning,
         )
 
-    def _use(
-        self, posterior: SignedFrequencies, sketch: Sketch, source: torch.Generator
-    ) -> None:
-        """Draw the frequencies of the features and measure their error."""
+    def _go(self, inference: str, sketch: Sketch, source: torch.Generator) -> None:
+        """Fit the frequencies, draw those of the features and measure their error."""
+        if inference == "spectral":
+            # the same draw whatever was drawn before
+            source = random.generator(source.initial_seed(), inference)
+        posterior = self._posterior(inference, sketch, source)
         self.posterior_ = replace(posterior, weight=posterior.weight * sketch.magnitude)
         self.frequencies_ = posterior.draw(source)
         self.phase_ = (

@@ -51,6 +51,8 @@ _PATIENCE = 2
 _PAIRS = 4096
 # of the mean variance of a direction, added to each before the directions are brought to one scale
 _WHITE = 0.01
+# and the least that is left: of rows that differ by rounding alone
+_EQUAL = 1e-8
 # n^2 H from which the products of the search are in single precision
 _SINGLE = 4e8
 # of the kernel's variance over pairs, and of its mean square
@@ -347,7 +349,7 @@ def whitening(x: Tensor) -> Tensor:
     equally, (d, d).
     """
     values, vectors = torch.linalg.eigh(torch.cov(x.T).reshape(x.shape[1], -1))
-    scaled: Tensor = vectors / (values + _WHITE * values.mean()).clamp(min=1e-300).sqrt()
+    scaled: Tensor = vectors / (values + _WHITE * values.mean()).clamp(min=_EQUAL).sqrt()
     return scaled.T
 
 

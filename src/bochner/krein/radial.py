@@ -4,14 +4,15 @@ directions.
 A radial kernel in d dimensions is f(z) = sum_j a_j O_d(r_j z), z = ||x - y||, with O_d the mean
 plane wave. The weights a_j of a grid of radii come from non-negative least squares on the pairs of
 a sketch, positive and negative ones apart, with the variance that drawing H frequencies will add as
-a penalty: (sum |a|)^2 / (2 H) a pair. The TL1 kernel's spectrum is known: |t| = 1/2 - (4 / pi^2)
-sum over odd n of cos(n pi t) / n^2 on [-1, 1].
+a penalty: (sum_j |a_j| s_j)^2 / H a pair, s_j the standard deviation of a wave of radius r_j over
+directions, where radii share the frequencies in proportion to |a_j| s_j. The TL1 kernel's spectrum
+is known: |t| = 1/2 - (4 / pi^2) sum over odd n of cos(n pi t) / n^2 on [-1, 1].
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -97,40 +98,22 @@ def radial_frequencies(sketch: Sketch, n_frequencies: int) -> RadialFrequencies:
     ----------
     sketch : Sketch
     n_frequencies : int
-        H; positive and negative part share them in proportion to their weight.
+        H; radii share them so that draws differ least from their mean.
     """
     dim = sketch.x.shape[1]
-    device = sketch.x.device
     radii = _grid(sketch, dim)
-    positive, negative = _weights(sketch, radii, n_frequencies)
-    total = float(positive.sum() + negative.sum())
-    # the penalty outweighs the kernel
-    if not total > 0:
-        positive = positive + 1e-300
-        total = 1.0
-    share = float(negative.sum()) / total
-    least = 1 if share > 0 and n_frequencies > 1 else 0
-    n_negative = min(max(round(share * n_frequencies), least), n_frequencies - 1)
-    radius = []
-    weight = []
-    sign = []
-    for mass, count, s in (
-        (positive, n_frequencies - n_negative, 1.0),
-        (negative, n_negative, -1.0),
-    ):
-        radius.append(_quantiles(radii, mass, count))
-        weight.append(
-            torch.full(
-                (count,), max(float(mass.sum()), 1e-300) / max(count, 1), dtype=torch.float64
-            )
-        )
-        sign.append(torch.full((count,), s, dtype=torch.float64))
-    points = (
-        torch.cat(weight).to(device),
-        torch.cat(sign).to(device),
-        torch.cat(radius).to(device),
-    )
-    return RadialFrequencies(*points, dim)
+    pairs = _Pairs.of(sketch, radii)
+    weights = pairs.weights(n_frequencies)
+    if not bool((weights > 0).any()):  # the draws would differ more than the kernel
+        weights[0] = 1e-300
+    counts = _counts(weights, weights * pairs.deviation.repeat(2), n_frequencies)
+    # the positive part comes first
+    sign = torch.ones_like(weights)
+    sign[len(radii) :] = -1.0
+    each = (weights / counts.clamp(min=1)).repeat_interleave(counts)
+    points = (each, sign.repeat_interleave(counts), radii.repeat(2).repeat_interleave(counts))
+    weight, signs, radius = (values.to(sketch.x.device) for values in points)
+    return RadialFrequencies(weight, signs, radius, dim)
 
 
 def cosine_series(tau: float, dim: int, n_frequencies: int) -> GaussianFrequencies:
@@ -161,8 +144,7 @@ def cosine_series(tau: float, dim: int, n_frequencies: int) -> GaussianFrequenci
 
 def _grid(sketch: Sketch, dim: int) -> Tensor:
     """Radii from waves longer than the data to waves that vary within the closest pairs."""
-    distances = torch.pdist(sketch.x[: min(len(sketch.x), 500)]).cpu()
-    distances = distances[distances > 0]
+    distances = sketch.distances(500).cpu()
     if not len(distances):
         return torch.zeros(1, dtype=torch.float64)
     middle = float(distances.median())
@@ -176,26 +158,69 @@ def _grid(sketch: Sketch, dim: int) -> Tensor:
     return torch.cat([torch.zeros(1, dtype=torch.float64), grid])
 
 
-def _weights(sketch: Sketch, radii: Tensor, n_frequencies: int) -> tuple[Tensor, Tensor]:
-    """Non-negative weights of the radii in the positive and in the negative part."""
-    n = len(sketch.x)
-    first, second = torch.triu_indices(n, n, 1)
-    chosen = evenly(len(first), _PAIRS)
-    i = first[chosen].to(sketch.x.device)
-    j = second[chosen].to(sketch.x.device)
-    z = (sketch.x[i] - sketch.x[j]).norm(dim=1).cpu()
-    waves = direction_mean(z[:, None] * radii, sketch.x.shape[1])
-    design = torch.cat([waves, -waves], 1)
-    penalty = torch.full(
-        (1, design.shape[1]), math.sqrt(len(z) / (2.0 * n_frequencies)), dtype=torch.float64
-    )
-    scale = sketch.scale
-    goal = torch.cat([sketch.target[i, j].cpu() / scale, torch.zeros(1, dtype=torch.float64)])
-    solution, _ = nnls(
-        torch.cat([design, penalty]).numpy(), goal.numpy(), maxiter=50 * design.shape[1]
-    )
-    weights = torch.from_numpy(np.asarray(solution)) * scale
-    return weights[: len(radii)], weights[len(radii) :]
+@dataclass(frozen=True)
+class _Pairs:
+    """Pairs of a sketch's rows, and the mean waves of every radius between them.
+
+    Attributes
+    ----------
+    waves : Tensor of shape (P, R)
+    deviation : Tensor of shape (R,)
+        Standard deviation of a wave over directions, root mean square over the pairs.
+    target : Tensor of shape (P,)
+        Kernel values in units of ``scale``.
+    scale : float
+    """
+
+    waves: Tensor
+    deviation: Tensor
+    target: Tensor
+    scale: float
+
+    @classmethod
+    def of(cls, sketch: Sketch, radii: Tensor) -> _Pairs:
+        n = len(sketch.x)
+        dim = sketch.x.shape[1]
+        first, second = torch.triu_indices(n, n, 1)
+        chosen = evenly(len(first), _PAIRS)
+        i = first[chosen].to(sketch.x.device)
+        j = second[chosen].to(sketch.x.device)
+        phases = (sketch.x[i] - sketch.x[j]).norm(dim=1).cpu()[:, None] * radii
+        waves = direction_mean(phases, dim)
+        # cos^2 = (1 + cos of twice) / 2
+        square = 0.5 * (1.0 + direction_mean(2.0 * phases, dim))
+        variance = (square - waves.square()).clamp(min=0.0).mean(0)
+        target = sketch.target[i, j].cpu() / sketch.scale
+        return cls(waves, variance.sqrt(), target, sketch.scale)
+
+    def weights(self, n_frequencies: int) -> Tensor:
+        """Return non-negative weights of the radii in the positive part and in the negative one,
+        (2 R,): least squares, with what drawing the frequencies will add to the error.
+        """
+        design = torch.cat([self.waves, -self.waves], 1)
+        penalty = math.sqrt(len(self.target) / n_frequencies) * self.deviation.repeat(2)
+        solution, _ = nnls(
+            torch.cat([design, penalty[None]]).numpy(),
+            torch.cat([self.target, self.target.new_zeros(1)]).numpy(),
+            maxiter=50 * design.shape[1],
+        )
+        return torch.from_numpy(np.asarray(solution)) * self.scale
+
+
+def _counts(weights: Tensor, deviations: Tensor, n_frequencies: int) -> Tensor:
+    """Return how many of the frequencies every radius has, (2 R,), int64: one where there is any
+    weight, each further one where it lowers the sum of deviation^2 / count most.
+
+    Of fewer frequencies than radii the heaviest remain.
+    """
+    counts = torch.zeros_like(weights, dtype=torch.int64)
+    kept = weights.argsort(descending=True, stable=True)[:n_frequencies]
+    kept = kept[weights[kept] > 0]
+    counts[kept] = 1
+    square = torch.where(counts > 0, deviations.square(), -1.0)
+    for _ in range(n_frequencies - len(kept)):
+        counts[(square / (counts * (counts + 1)).clamp(min=1)).argmax()] += 1
+    return counts
 
 
 def evenly(n: int, most: int) -> Tensor:
@@ -203,14 +228,3 @@ def evenly(n: int, most: int) -> Tensor:
     count = min(most, n)
     # whole numbers: single precision does not know the last of 2^24 or more
     return torch.arange(count) * (n - 1) // max(count - 1, 1)
-
-
-def _quantiles(radii: Tensor, mass: Tensor, count: int) -> Tensor:
-    """Radii at evenly spaced quantiles: every draw holds the spectrum's mass to within 1 /
-    count.
-    """
-    if not float(mass.sum()) > 0:
-        return radii[len(radii) // 2].expand(count).clone()
-    cumulative = (mass / mass.sum()).cumsum(0)
-    levels = (torch.arange(count, dtype=torch.float64) + 0.5) / count
-    return radii[torch.searchsorted(cumulative, levels).clamp(max=len(radii) - 1)]

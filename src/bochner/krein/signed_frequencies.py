@@ -100,15 +100,11 @@ class RadialFrequencies(SignedFrequencies):
     dim: int
 
     def draw(self, source: torch.Generator) -> Tensor:
-        """Draw the frequencies; directions are orthogonal in groups, radii in random order."""
-        order = torch.randperm(len(self.radius), generator=source, device=source.device)
-        out = torch.empty(
-            len(self.radius), self.dim, dtype=torch.float64, device=source.device
-        )
-        out[order] = self.radius.to(order.device)[order, None] * directions(
-            len(order), self.dim, source
-        )
-        return out.to(self.radius.device)
+        """Draw the frequencies; directions are orthogonal in groups, of one radius where it has as
+        many.
+        """
+        some = directions(len(self.radius), self.dim, source)
+        return (self.radius.to(some.device)[:, None] * some).to(self.radius.device)
 
     def kernel(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the fitted kernel, (n, d), (m, d) -> (n, m): frequencies of one radius are one

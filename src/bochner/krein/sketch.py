@@ -14,6 +14,8 @@ from bochner.kernels.domains import IndefiniteKernel, magnitude_of
 
 # An eigenvalue is negative when rounding does not explain it.
 _ROUNDING = 1e-10
+# Distances, relative to the largest norm, that rounding explains.
+_EQUAL = 1e-13
 
 
 @dataclass(frozen=True)
@@ -140,12 +142,18 @@ class Sketch:
             return 0.0
         return float((-self.eigenvalues).clamp(min=0.0).sum() / self.eigenvalues.abs().sum())
 
+    def distances(self, most: int) -> Tensor:
+        """Return the distances between at most so many rows, without those of equal rows."""
+        x = self.x[:most]
+        apart = torch.pdist(x)
+        # rows that are equal but for rounding: no feature tells them apart
+        return apart[apart > _EQUAL * x.norm(dim=1).max()]
+
     @property
     def unit(self) -> float:
-        """A typical distance of two rows of the sketch; 1 where all rows are equal."""
-        distances = torch.pdist(self.x[: min(len(self.x), 1000)])
-        far = distances[distances > 0]
-        return float(far.median()) if len(far) else 1.0
+        """A typical distance of two rows of the sketch; their largest norm where all are equal."""
+        far = self.distances(1000)
+        return float(far.median()) if len(far) else float(self.x.norm(dim=1).max()) or 1.0
 
     @property
     def scale(self) -> float:
