@@ -24,6 +24,7 @@ HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "coverage.md"
 # File of rows: module and name of its Protocol
 PROTOCOLS = {
+    "autoencoders": ("autoencoders", "PROTOCOL"),
     "bridges": ("bridges", "PROTOCOL"),
     "capacity": ("capacity", "PROTOCOL"),
     "digits": ("digits", "PROTOCOL"),
