@@ -5,6 +5,7 @@ inferences.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -360,13 +361,38 @@ def test_spectral_inference_uses_the_radial_spectrum(kernel, d):
 
 def test_cosine_series_is_the_tl1_kernel():
     x = uniform(40, 2)
-    result = cosine_series(1.4, 2, 400)
+    known = sketched_tl1(x, 2.0)
+    result = cosine_series(known, 400)
     off = ~torch.eye(40, dtype=torch.bool)
-    exact = 1.4 - torch.cdist(x, x, p=1.0)
+    exact = 2.0 - torch.cdist(x, x, p=1.0)
     torch.testing.assert_close(result.kernel(x, x)[off], exact[off], atol=5e-3, rtol=0)
-    negative = cosine_series(0.5, 2, 400)
+    lowered = replace(known, target=known.target - 1.5)
+    negative = cosine_series(lowered, 400)
     assert negative.sign.tolist() == [1.0] * 399 + [-1.0]
-    torch.testing.assert_close(negative.kernel(x, x)[off], exact[off] - 0.9, atol=5e-3, rtol=0)
+    torch.testing.assert_close(negative.kernel(x, x)[off], exact[off] - 1.5, atol=5e-3, rtol=0)
+
+
+def sketched_tl1(x, tau):
+    return Sketch.of(TL1(tau), x, x[:0])
+
+
+@pytest.mark.parametrize("n_frequencies", [1, 2, 8, 64])
+def test_few_terms_of_tl1_are_those_that_vary_and_keep_the_mean(n_frequencies):
+    """Terms left out were taken for 1: a kernel of 40 columns was 1.4 to 2 times as large."""
+    x = uniform(80, 40)
+    # columns that do not vary need no terms
+    x[:, 5:] = 0.5 + 0.05 * (x[:, 5:] - 0.5)
+    known = sketched_tl1(x, 28.0)
+    result = cosine_series(known, n_frequencies)
+    off = ~torch.eye(80, dtype=torch.bool)
+    error = (result.kernel(x, x) - known.target)[off]
+    assert abs(float(error.mean())) < 1e-9
+    assert (
+        float(error.std() / known.target[off].std())
+        < {1: 1.01, 2: 0.95, 8: 0.4, 64: 0.3}[n_frequencies]
+    )
+    varying = result.mean.abs().sum(0).nonzero().flatten()
+    assert n_frequencies > 8 or bool((varying < 5).all())
 
 
 def test_spectral_inference_refuses_unknown_spectra():

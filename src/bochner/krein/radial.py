@@ -12,7 +12,7 @@ is known: |t| = 1/2 - (4 / pi^2) sum over odd n of cos(n pi t) / n^2 on [-1, 1].
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -35,6 +35,8 @@ _PAIRS = 3000
 _RADII = 48
 # Largest radius in multiples of the width of a direction, 1 / sqrt(d), at the widest distance.
 _WIDTHS = 12.0
+# Orders of TL1's series beyond those that all columns may have: some columns vary more.
+_MORE_ORDERS = 4
 
 
 def spectral(
@@ -48,10 +50,7 @@ def spectral(
         The kernel is neither radial on its domain nor TL1.
     """
     if isinstance(kernel, TL1):
-        series = cosine_series(
-            kernel.tau_for(sketch.x.shape[1]), sketch.x.shape[1], n_frequencies
-        )
-        return replace(series, weight=series.weight / sketch.magnitude)
+        return cosine_series(sketch, n_frequencies)
     if not kernel.radial:
         got = type(kernel).__name__
         raise InputError(
@@ -116,22 +115,32 @@ def radial_frequencies(sketch: Sketch, n_frequencies: int) -> RadialFrequencies:
     return RadialFrequencies(weight, signs, radius, dim)
 
 
-def cosine_series(tau: float, dim: int, n_frequencies: int) -> GaussianFrequencies:
-    """Return the largest terms of TL1's cosine series; they are no draws: every frequency is
-    certain.
+def cosine_series(sketch: Sketch, n_frequencies: int) -> GaussianFrequencies:
+    """Return the terms of TL1's cosine series that vary most over pairs of the sketch; they are no
+    draws: every frequency is certain.
 
     tau - ||delta||_1 = (tau - d/2) + (4 / pi^2) sum_i sum_{n odd} cos(n pi delta_i) / n^2 for
-    |delta_i| <= 1: a sum of positive terms where tau >= d/2. Terms left out count as constants,
-    right for rows close to each other. Where the kernel is cut at 0 the series is not the kernel.
+    |delta_i| <= 1. The constant is what the kernel is on average without the terms that are kept:
+    tau - d/2 and the means of those left out, where the kernel is not cut at 0.
     """
+    dim = sketch.x.shape[1]
+    n_terms = n_frequencies - 1
+    n_orders = -(-n_terms // dim) + _MORE_ORDERS
+    orders = 2.0 * torch.arange(n_orders, dtype=torch.float64) + 1.0
+    amplitude = (4.0 / (math.pi * orders).square() / sketch.magnitude)[:, None].expand(-1, dim)
+    means = torch.stack([_mean_waves(math.pi * n, sketch.x) for n in orders.tolist()]).cpu()
+    doubled = torch.stack([_mean_waves(math.tau * n, sketch.x) for n in orders.tolist()]).cpu()
+    variance = (0.5 * (1.0 + doubled) - means.square()).clamp(min=0.0)
+    varying = orders[:, None] ** -4.0 * variance
+    # small orders first where neither varies
+    kept = varying.flatten().argsort(descending=True, stable=True)[:n_terms]
     frequencies = torch.zeros(n_frequencies, dim, dtype=torch.float64)
+    frequencies[torch.arange(1, n_frequencies), kept % dim] = math.pi * orders[kept // dim]
     weight = torch.empty(n_frequencies, dtype=torch.float64)
-    for h in range(1, n_frequencies):
-        level, axis = divmod(h - 1, dim)
-        order = 2 * level + 1
-        frequencies[h, axis] = order * math.pi
-        weight[h] = 4.0 / (math.pi * order) ** 2
-    constant = tau - float(weight[1:].sum())
+    weight[1:] = amplitude.flatten()[kept]
+    n = len(sketch.x)
+    off = sketch.target.sum() - torch.diagonal(sketch.target).sum()
+    constant = float(off) / (n * (n - 1)) - float((weight[1:] * means.flatten()[kept]).sum())
     weight[0] = max(abs(constant), 1e-300)
     sign = torch.ones_like(weight)
     if constant < 0:  # the positive part comes first
@@ -139,7 +148,18 @@ def cosine_series(tau: float, dim: int, n_frequencies: int) -> GaussianFrequenci
         frequencies, weight, sign = (
             torch.roll(values, -1, 0) for values in (frequencies, weight, sign)
         )
+    weight, sign, frequencies = (v.to(sketch.x.device) for v in (weight, sign, frequencies))
     return GaussianFrequencies(weight, sign, frequencies, torch.zeros_like(frequencies))
+
+
+def _mean_waves(frequency: float, x: Tensor) -> Tensor:
+    """Return the mean of cos(frequency (x_i - x_j)) over pairs of different rows, column by column,
+    (n, d) -> (d,).
+    """
+    phase = frequency * x
+    n = len(x)
+    square = phase.cos().sum(0).square() + phase.sin().sum(0).square()
+    return (square - n) / (n * (n - 1))
 
 
 def _grid(sketch: Sketch, dim: int) -> Tensor:
