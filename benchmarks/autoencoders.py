@@ -272,7 +272,7 @@ def main() -> None:
     options = arguments(__doc__)
     store, seeds = PROTOCOL.store(options.quick), options.seeds
     if chosen.choice:
-        store = Store("autoencoders_choice", tuple(CHOICE), options.quick)
+        store = Store("autoencoders_choice", tuple(COLUMNS), options.quick)
         seeds = range(100 + seeds.start, 100 + seeds.stop)
         store.collect(choice_jobs(seeds, options.quick))
     else:
