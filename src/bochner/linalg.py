@@ -354,3 +354,17 @@ def device_named(name: str) -> torch.device:
     if device.type == "meta":
         raise InputError(message("a torch device", f"{name!r}, which holds no numbers", do))
     return device
+
+
+def check_dense(X: Tensor) -> None:
+    """Refuse a tensor whose rows cannot be cut, or that holds no numbers.
+
+    Raises
+    ------
+    InputError
+        It is sparse or quantised, or lies on the device "meta".
+    """
+    if X.layout is not torch.strided or X.is_quantized or X.is_meta:
+        kind = "on the device 'meta'" if X.is_meta else f"of {X.dtype}, {X.layout}"
+        do = "pass X.to_dense() or X.dequantize(), or a scipy sparse matrix"
+        raise InputError(message("a dense tensor of numbers", f"one {kind}", do))

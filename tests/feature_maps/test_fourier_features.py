@@ -278,7 +278,7 @@ def test_wrong_rows_are_refused(X):
     for one, chunk in itertools.product((X[:1], torch.tensor(X[:1])), (0, 1.5)):
         with pytest.raises(ValueError, match="1 sample"):
             model.approximation_error(one)
-        with pytest.raises(InputError, match="chunk must be a positive number of rows"):
+        with pytest.raises(ValueError, match="The 'chunk' parameter"):
             model.iter_transform(one, chunk)
 
 

@@ -449,7 +449,7 @@ def test_unfitted_maps_and_wrong_chunks_are_refused(X, model):
             getattr(clone(model), call)(X)
     fitted = clone(model).fit(X)
     for chunk in (0, 1.5):
-        with pytest.raises(InputError, match="chunk must be a positive number of rows"):
+        with pytest.raises(ValueError, match="The 'chunk' parameter"):
             fitted.iter_transform(X, chunk)
     with pytest.raises(ValueError, match="X has 2 features"):
         fitted.transform(X[:, :2])

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags, check_random_state, gen_batches
@@ -17,17 +18,20 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from bochner import random
-from bochner.data.accepted import FLAG, as_rows, check, check_kind
+from bochner.data.accepted import COUNT, FLAG, as_rows, check, check_kind
 from bochner.data.row_sources import floating, is_stored, read_by_parts
 from bochner.errors import DataWarning, InputError, message, warn_user
-from bochner.feature_maps.sections import cut, sections
+from bochner.feature_maps.sections import by_rows, counted_from, cut, sections
 from bochner.kernels.domains import magnitude_of
-from bochner.linalg import device_named
+from bochner.linalg import check_dense, device_named
 from bochner.memory import Memory
 from bochner.processes import transactional
 
 # Entries of the largest array that the exact kernel may build at once.
 _EXACT_ENTRIES = 2**24
+# Rows of a chunk, and numbers of one of a wide table.
+_CHUNK = 4096
+_NUMBERS = 2**20
 
 
 class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -67,7 +71,8 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         Parameters
         ----------
-        X : array-like, Tensor or row source of shape (n_samples, n_features)
+        X : array-like, sparse matrix, Tensor or row source of shape (n_samples, n_features)
+            Sparse rows become dense chunk by chunk.
 
         Returns
         -------
@@ -91,19 +96,20 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         check_is_fitted(self)
         if is_stored(X) and hasattr(X, "map_blocks"):
             return self._lazily(X)
-        if read_by_parts(X) is not None:
-            return np.concatenate(list(self.iter_transform(X)))
+        if sp.issparse(X) or read_by_parts(X) is not None:
+            chunk = max(1, min(_CHUNK, _NUMBERS // self.n_features_in_))
+            return np.concatenate(list(self.iter_transform(X, chunk)))
         features, n_zero = self._transform(X)
         self._warn(n_zero)
         return features
 
-    def iter_transform(self, X: object, chunk: int = 4096) -> Iterator[Any]:
+    def iter_transform(self, X: object, chunk: int = _CHUNK) -> Iterator[Any]:
         """Yield the features of X in chunks of rows, so that memory does not grow with their
         number.
 
         Parameters
         ----------
-        X : array-like, Tensor, row source or iterator
+        X : array-like, sparse matrix, Tensor, row source or iterator
             Of shape (n_samples, n_features); memory maps and arrays of zarr, HDF5 and Dask are read
             chunk by chunk. Of an iterator every item is a chunk.
         chunk : int, default=4096
@@ -120,15 +126,17 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             integer.
         """
         check_is_fitted(self)
-        if chunk < 1 or int(chunk) != chunk:
-            raise InputError(f"chunk must be a positive number of rows, got {chunk!r}.")
+        check({"chunk": [COUNT]}, {"chunk": chunk}, "iter_transform")
         return self._features_of(X if isinstance(X, Iterator) else cut(X, int(chunk)))
 
     def _features_of(self, parts: Iterator[object]) -> Iterator[Any]:
         total = 0
+        first = 0
         for rows in parts:
-            features, n_zero = self._transform(rows)
+            with counted_from(first):
+                features, n_zero = self._transform(rows)
             total += n_zero
+            first += len(features)
             yield features
         self._warn(total)
 
@@ -193,6 +201,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.sparse = True
         return tags
 
     def _transform(self, X: object) -> tuple[Any, int]:
@@ -214,10 +223,19 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self, X: object, *, reset: bool, min_samples: int = 1
     ) -> Iterator[Tensor]:
         """Check X section by section, and yield its rows."""
-        for number, section in enumerate(sections(X)):
-            first = number == 0
-            least = min_samples if first else 1
-            yield self._validate(section(), reset=reset and first, min_samples=least)
+        first = 0
+        for section in sections(X):
+            least = 1 if first else min_samples
+            rows = self._validate(section(), reset=reset and not first, min_samples=least)
+            with counted_from(first):
+                self._check_domain(rows)
+            first += len(rows)
+            yield rows
+
+    def _check_domain(self, rows: Tensor) -> None:
+        """Refuse checked rows that the kernel is not meant for, which are read one after the
+        other.
+        """
 
     def _check(self, X: object, *, reset: bool) -> None:
         """Check X section by section: no copy of all of it is made."""
@@ -261,12 +279,14 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if not isinstance(X, Tensor):
             X = as_rows(X)
             check_kind(X)
+            X = by_rows(X).toarray() if sp.issparse(X) else X
             array = np.ascontiguousarray(validate_data(self, X, **options))
             # torch warns about memory it may not write; nothing here writes, but the warning would
             # reach the user
             return torch.from_numpy(array if array.flags.writeable else array.copy()).to(
                 device_named(self.device)
             )
+        check_dense(X)
         rows = X if X.dtype in (torch.float32, torch.float64) or X.is_complex() else X.double()
         # Shape, names and number of columns show in the first rows: a tensor on a device is not
         # copied for them.

@@ -12,6 +12,7 @@ from typing import ClassVar, Self
 
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from bochner import random
@@ -239,6 +240,7 @@ class KreinFeatures(FeatureMap):
         -------
         ndarray or Tensor of shape (n, m)
         """
+        check_is_fitted(self)
         left = self._prepared(self._validate(X, reset=False).double())
         right = left if Y is None else self._prepared(self._validate(Y, reset=False).double())
         alive = self._alive(left)[:, None] * self._alive(right)[None, :]
@@ -359,6 +361,9 @@ class KreinFeatures(FeatureMap):
 
     def _prepared(self, rows: Tensor) -> Tensor:
         return self.kernel_.normalise(rows)
+
+    def _check_domain(self, rows: Tensor) -> None:
+        self.kernel_.normalise(rows)
 
     def _alive(self, rows: Tensor) -> Tensor:
         if self.kernel_.domain != "sphere":

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
-from sklearn.utils import _safe_indexing, gen_batches
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
 from bochner.data.row_sources import ArraySource, changed, read_by_parts
+from bochner.errors import InputError
 from bochner.memory import chunks
+
+# Numbers of a section of a sparse matrix, which becomes dense.
+_NUMBERS = 2**20
 
 
 def sections(X: object) -> list[Callable[[], Any]]:
@@ -25,6 +31,11 @@ def sections(X: object) -> list[Callable[[], Any]]:
     if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "biuf":
         masked = isinstance(X, np.ma.MaskedArray)
         source = None if masked or not X.size else ArraySource(X)
+    matrix = by_rows(X)
+    if sp.issparse(X) and matrix.ndim == 2:
+        n_rows, n_columns = matrix.shape
+        parts = chunks(n_rows, max(1, _NUMBERS // max(1, n_columns)))
+        return [partial(matrix.__getitem__, rows) for rows in parts] or [lambda: X]
     if source is None:
         return [lambda: X]
     n_rows = source.n_rows
@@ -34,14 +45,34 @@ def sections(X: object) -> list[Callable[[], Any]]:
 
 
 def cut(X: object, size: int) -> Iterator[object]:
-    """Yield the rows of X in parts of so many rows."""
+    """Yield the rows of X in parts of so many rows; none are one part."""
     source = read_by_parts(X)
-    if source is not None:
-        parts = chunks(source.n_rows, size)
-        yield from (source.read(rows.start, rows.stop) for rows in parts)
-        return
-    for rows in gen_batches(_num_samples(X), size):
-        yield X[rows] if isinstance(X, Tensor) else _safe_indexing(X, rows)
+    n_rows = source.n_rows if source is not None else _num_samples(X)
+    matrix = by_rows(X)
+    for rows in chunks(n_rows, size) if n_rows else [slice(0, 0)]:
+        if source is not None:
+            yield source.read(rows.start, rows.stop)
+        else:
+            yield X[rows] if isinstance(X, Tensor) else _safe_indexing(matrix, rows)
+
+
+def by_rows(X: Any) -> Any:
+    """Return a sparse matrix compressed by rows, so that they can be cut; whatever else as it
+    is.
+    """
+    compressed = getattr(X, "tocsr", None)
+    return X if compressed is None else compressed()
+
+
+@contextmanager
+def counted_from(first: int) -> Iterator[None]:
+    """Let a message about a row of a part say where the part begins."""
+    try:
+        yield
+    except InputError as error:
+        if not first:
+            raise
+        raise InputError(f"{error} Rows are counted from row {first:,} on.") from error
 
 
 @dataclass(frozen=True)

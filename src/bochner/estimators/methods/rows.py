@@ -35,6 +35,7 @@ from bochner.fitting.plan import Fit
 from bochner.kernels.base import SpectralKernel
 from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.likelihood import offsets_of
+from bochner.linalg import check_dense
 from bochner.memory import Memory, chunks, passes
 from bochner.models.lvm import Covariates
 from bochner.processes import current
@@ -353,10 +354,7 @@ def _from_torch(X: object) -> object:
     """
     if not isinstance(X, torch.Tensor):
         return X
-    if X.layout is not torch.strided or X.is_quantized or X.is_meta:
-        kind = "on the device 'meta'" if X.is_meta else f"of {X.dtype}, {X.layout}"
-        do = "pass X.to_dense() or X.dequantize(), or a scipy sparse matrix"
-        raise InputError(message("a dense tensor of numbers", f"one {kind}", do))
+    check_dense(X)
     X = X.detach().cpu().resolve_conj().resolve_neg()
     return (X.float() if X.dtype == torch.bfloat16 else X).numpy()
 
