@@ -17,7 +17,7 @@ from bochner.latent_inference import infer
 from bochner.latent_inference.entry_terms import EntrywiseTerm
 from bochner.latent_inference.fixed_order import FixedOrder, holds
 from bochner.latent_inference.infer import place
-from bochner.latent_inference.row_bound import target_for
+from bochner.latent_inference.row_bound import Target, target_for
 from bochner.likelihoods.poisson import Poisson
 from bochner.linalg import newton_step
 from bochner.random import generator
@@ -260,3 +260,30 @@ def test_rows_under_a_wavy_kernel_do_not_depend_on_their_order():
     for seed in (1, 2):
         order = np.random.default_rng(seed).permutation(len(X))
         np.testing.assert_allclose(model.transform(X[order]), placed[order], atol=1e-4)
+
+
+def test_climbs_of_huge_counts_end_where_rounding_leaves_no_step(monkeypatch):
+    """Slopes of counts of 2^50 promised more than a climb ends with, for all of its 2,000 steps."""
+    source = np.random.default_rng(0)
+    x = source.normal(size=(40, 1))
+    waves = np.cos(x @ source.normal(size=(1, 20)) + source.uniform(0.0, 6.0, 20))
+    p = 1.0 / (1.0 + np.exp(-0.3 * waves @ source.normal(size=(20, 4))))
+    Y = source.binomial(2**50, p).astype(float)
+    settings = {"max_iter": 10, "n_init": 1, "init": "pca", "n_frequencies": 8}
+    model = bo.NGMVLVM(
+        1, likelihood=bo.likelihoods.Binomial(2**50), random_state=0, **settings
+    )
+    evaluate = Target.evaluate
+    count = 0
+
+    def counted(*given):
+        nonlocal count
+        count += 1
+        return evaluate(*given)
+
+    monkeypatch.setattr(Target, "evaluate", counted)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(Y)
+    assert np.isfinite(model.embedding_).all()
+    assert count < 1000

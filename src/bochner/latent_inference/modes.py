@@ -120,6 +120,9 @@ class Climbs(NamedTuple):
 # of ordinary tables two in a hundred take more than so many steps or go back more often. Climbs of
 # nine to twelve steps under wavy kernels were seen to end where rounding sent them.
 _LONG, _BACK = 8, 3
+# Short steps in a row after which a climb ends whatever they promise: slopes of counts of 2^50 are
+# rounded to what no step takes away, and climbs took all their steps.
+_IDLE = 30
 
 
 @dataclass(frozen=True)
@@ -176,6 +179,7 @@ def climb(
     winding = torch.zeros_like(value, dtype=torch.bool)
     n_back = torch.zeros_like(rows)
     walked = torch.zeros_like(value)
+    idle = torch.zeros_like(rows)
     # a step that promises more may be short because it leads back to a crest
     promised = _RISEN if on_ridge else torch.inf
     for number in range(limits.max_steps):
@@ -183,7 +187,9 @@ def climb(
         best = leaders.scatter_reduce(0, rows, value, "amax")[rows[active]]
         length = step.norm(dim=1)
         close = (2.0 * gain <= limits.near**2) & (length < radius[active])
-        short = ((length <= limits.tolerance) & (gain <= promised)) | close
+        still = length <= limits.tolerance
+        idle[active] = torch.where(still, idle[active] + 1, 0)
+        short = (still & ((gain <= promised) | (idle[active] > _IDLE))) | close
         x[active[short]] += step[short]
         value[active[close]] += gain[close]
         going = ~short & (value[active] + 4.0 * gain + limits.hopeless >= best)
@@ -380,16 +386,7 @@ Polish = Callable[[Tensor, Tensor, Tensor], Climbs]
 
 @dataclass(frozen=True)
 class _Modes:
-    """Climbs of n rows, R each.
-
-    Attributes
-    ----------
-    x : Tensor of shape (n R, D)
-    value : Tensor of shape (n R,)
-    hessian : Tensor of shape (n R, D, D)
-    winding : Tensor of shape (n R,), bool
-    length : Tensor of shape (n R,)
-    """
+    """Climbs of n rows, R each: of the shapes of `Climbs`, P = n R."""
 
     x: Tensor
     value: Tensor
