@@ -13,7 +13,11 @@ from bochner.errors import InputError, message
 from bochner.kernels.base import as_tensor
 from bochner.likelihoods import polya_gamma
 from bochner.likelihoods.counts import log_factorial
-from bochner.likelihoods.densities import LogisticDensity, products_of_successes, softplus
+from bochner.likelihoods.densities import (
+    LogisticDensity,
+    log_odds_density,
+    products_of_successes,
+)
 from bochner.likelihoods.likelihood import Curvatures, Slopes
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 
@@ -93,13 +97,13 @@ class _Trials(NonConjugateLikelihood):
     def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
         """Return log C(n, y) + y psi - n log(1 + e^psi)."""
         b = self._b(psi)
-        return self._log_c(y, b) + y * psi - b * softplus(psi)
+        return self._log_c(y, b) + log_odds_density(y, b - y, psi)
 
     def density(self, y: Tensor) -> LogisticDensity:
         """Return log p(y | psi) with derivatives in closed form."""
         b = self._b(y)
         zero = torch.zeros_like(y)
-        return LogisticDensity(y, b.expand(y.shape), zero, self._log_c(y, b).expand(y.shape))
+        return LogisticDensity(y, b - y, zero, self._log_c(y, b).expand(y.shape))
 
     def mean(self, psi: Tensor) -> Tensor:
         """Return n logistic(psi)."""

@@ -10,7 +10,11 @@ from torch import Tensor
 
 from bochner.errors import InputError, message, shown
 from bochner.likelihoods import polya_gamma
-from bochner.likelihoods.densities import LogisticDensity, products_of_successes
+from bochner.likelihoods.densities import (
+    LogisticDensity,
+    log_odds_density,
+    products_of_successes,
+)
 from bochner.likelihoods.likelihood import Curvatures, Slopes
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.quadrature import normal_mean
@@ -121,12 +125,12 @@ class Categorical(NonConjugateLikelihood):
 
     def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
         """Return log p of each stick's outcome."""
-        return y * psi - torch.nn.functional.softplus(psi)
+        return log_odds_density(y, 1.0 - y, psi)
 
     def density(self, y: Tensor) -> LogisticDensity:
         """Return log p of each stick's outcome with derivatives in closed form."""
         zero = torch.zeros_like(y)
-        return LogisticDensity(y, torch.ones_like(y), zero, zero)
+        return LogisticDensity(y, 1.0 - y, zero, zero)
 
     def probabilities(self, mean: Tensor, variance: Tensor) -> list[Tensor]:
         """Return p(y = k) of every column when psi ~ N(mean, variance): one (n, C) per column.

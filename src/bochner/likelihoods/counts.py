@@ -25,6 +25,8 @@ _SMALLEST_MEAN = 1e-12
 LARGEST_VARIANCE = 1.0
 # Counts of a log mean beyond this have no integer of 64 bits.
 LARGEST_LOG_RATE = 43.0
+# Counts above which series have more digits than differences of logarithms of gamma functions.
+_MANY = 1e6
 # Standard deviations from the largest log rate at which it plays no part.
 _FAR = 9.0
 
@@ -169,6 +171,38 @@ def log_factorial(y: Tensor) -> Tensor:
     counts = torch.arange(1.0, float(index.max()) + 2.0, dtype=torch.float64, device=y.device)
     # four times as fast as indexing
     return counts.lgamma().to(y.dtype).index_select(0, index.flatten()).view(y.shape)
+
+
+def log_peak(y: Tensor) -> Tensor:
+    """Return the log of the largest probability that a Poisson count can have, that of y where its
+    mean is y, in the precision of y; of 0 that where the mean is 1.
+    """
+    exact = y.double()
+    size = exact.clamp(min=1.0)
+    small = exact * size.log() - size - log_factorial(exact)
+    many = exact > _MANY
+    if not bool(many.any()):
+        return small.to(y.dtype)
+    series = -0.5 * (2.0 * math.pi * size).log() - 1.0 / (12.0 * size)
+    return torch.where(many, series, small).to(y.dtype)
+
+
+def log_gamma_ratio(y: Tensor, r: Tensor) -> Tensor:
+    """Return log of Gamma(y + r) / y!, float64: of many counts by a series, where the two
+    logarithms would agree in most of their digits.
+
+    Notes
+    -----
+    Tricomi and Erdélyi (1951), with y + r / 2 in place of y.
+    """
+    exact = (y + r).lgamma() - (y + 1.0).lgamma()
+    many = y > _MANY
+    if not bool(many.any()):
+        return exact
+    about = y.clamp(min=_MANY) + 0.5 * r
+    power = r - 1.0
+    series = power * about.log() - power * (power.square() - 1.0) / (24.0 * about.square())
+    return torch.where(many, series, exact)
 
 
 def log_rate(y: Tensor, offset: Tensor | None) -> Tensor:

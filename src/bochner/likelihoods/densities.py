@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,6 +27,17 @@ _SMALL = 1e-200
 def softplus(z: Tensor) -> Tensor:
     """Return log(1 + e^z) to the last digit."""
     return torch.nn.functional.softplus(z, threshold=_LINEAR)
+
+
+def log_odds_density(y: Tensor, failures: Tensor, z: Tensor) -> Tensor:
+    """Return y z - (y + failures) log(1 + e^z), elementwise.
+
+    Of z above 0 as the same with successes and failures exchanged: the large parts are not
+    subtracted from each other.
+    """
+    away = z.abs().neg_()
+    lost = torch.where(z > 0.0, failures, y) * away
+    return torch.addcmul(lost, y + failures, softplus(away), value=-1.0)
 
 
 @dataclass(frozen=True)
@@ -79,19 +91,31 @@ class EntryDensity(LogDensity):
 
 @dataclass(frozen=True)
 class PoissonDensity(LogDensity):
-    """y psi - e^psi + constant.
+    """y psi - e^psi - log y!, about its mode: of large counts these agree in most of their digits.
 
     Attributes
     ----------
-    y, constant : Tensor of shape (n, m)
+    y : Tensor of shape (n, m)
+    peak : Tensor of shape (n, m)
+        The value where psi is log y, of y = 0 where it is 0.
     """
 
     y: Tensor
-    constant: Tensor
+    peak: Tensor
+
+    @functools.cached_property
+    def _size(self) -> Tensor:
+        return self.y.clamp(min=1.0)
+
+    @functools.cached_property
+    def _log_size(self) -> Tensor:
+        return self._size.log()
 
     def value(self, psi: Tensor) -> Tensor:
         """Return log p(y | psi)."""
-        return torch.addcmul(self.constant, self.y, psi) - psi.clamp(max=_MOST).exp()
+        away = psi - self._log_size
+        beside = torch.addcmul(self.peak, self.y, away)
+        return torch.addcmul(beside, self._size, away.clamp(max=_MOST).expm1(), value=-1.0)
 
     def derivatives(self, psi: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return y - e^psi, -e^psi and -e^psi."""
@@ -105,45 +129,46 @@ class PoissonDensity(LogDensity):
 
     def at(self, index: Tensor) -> PoissonDensity:
         """Return some entries."""
-        return PoissonDensity(self.y.flatten()[index], self.constant.flatten()[index])
+        return PoissonDensity(self.y.flatten()[index], self.peak.flatten()[index])
 
 
 @dataclass(frozen=True)
 class LogisticDensity(LogDensity):
-    """y z - b log(1 + e^z) + constant, z = psi - shift.
+    """y z - (y + failures) log(1 + e^z) + constant, z = psi - shift.
 
     Attributes
     ----------
-    y, b, shift, constant : Tensor of shape (n, m)
+    y, failures, shift, constant : Tensor of shape (n, m)
     """
 
     y: Tensor
-    b: Tensor
+    failures: Tensor
     shift: Tensor
     constant: Tensor
 
     def value(self, psi: Tensor) -> Tensor:
         """Return log p(y | psi)."""
-        z = psi - self.shift
-        return torch.addcmul(self.constant, self.y, z) - self.b * softplus(z)
+        return self.constant + log_odds_density(self.y, self.failures, psi - self.shift)
 
     def derivatives(self, psi: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return y - b p, -b p (1 - p) and -b p (1 - p) (1 - 2 p), p = logistic(z)."""
-        p = torch.sigmoid(psi - self.shift)
-        expected = self.b * p
-        second = -expected * (1.0 - p)
-        return self.y - expected, second, second * (1.0 - 2.0 * p)
+        """Return y - b p, -b p (1 - p) and -b p (1 - p) (1 - 2 p), b = y + failures, p =
+        logistic(z).
+        """
+        z = psi - self.shift
+        p, rest = z.sigmoid(), (-z).sigmoid()
+        second = -(self.y + self.failures) * p * rest
+        return self.y * rest - self.failures * p, second, second * (rest - p)
 
     def normal(self, psi: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         """Return the log odds and their precision, half a success and half a failure added."""
         successes = self.y + 0.5
-        failures = self.b - self.y + 0.5
+        failures = self.failures + 0.5
         place = (successes / failures).log() + self.shift
         return place, successes * failures / (successes + failures)
 
     def at(self, index: Tensor) -> LogisticDensity:
         """Return some entries."""
-        parts = (self.y, self.b, self.shift, self.constant)
+        parts = (self.y, self.failures, self.shift, self.constant)
         return LogisticDensity(*(part.flatten()[index] for part in parts))
 
 

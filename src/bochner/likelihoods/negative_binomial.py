@@ -16,12 +16,13 @@ from bochner.likelihoods.counts import (
     REACH,
     Counts,
     SizeFactors,
+    log_gamma_ratio,
     log_rate,
     moment_dispersion,
     rate_moments,
     tabulated,
 )
-from bochner.likelihoods.densities import LogisticDensity, softplus
+from bochner.likelihoods.densities import LogisticDensity, log_odds_density, softplus
 from bochner.likelihoods.likelihood import Curvatures, Slopes, shifted
 from bochner.quadrature import normal_nodes
 
@@ -59,7 +60,7 @@ def _expected_softplus(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _log_c_of(y: Tensor, r: Tensor) -> Tensor:
-    return (y + r).lgamma() - (y + 1.0).lgamma() - r.lgamma()
+    return log_gamma_ratio(y, r) - r.lgamma()
 
 
 class NegativeBinomial(Counts):
@@ -171,14 +172,13 @@ class NegativeBinomial(Counts):
     def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
         """Return the log probability of counts given their log mean."""
         r = self._r(psi)
-        z = psi - r.log()
-        return self._log_c(y, r, psi.dtype) + y * z - (y + r) * softplus(z)
+        return self._log_c(y, r, psi.dtype) + log_odds_density(y, r, psi - r.log())
 
     def density(self, y: Tensor) -> LogisticDensity:
         """Return log p(y | psi) with derivatives in closed form."""
         r = self._r(y).detach()
         shift = r.log().expand(y.shape)
-        return LogisticDensity(y, y + r, shift, self._log_c(y, r, y.dtype))
+        return LogisticDensity(y, r.expand(y.shape), shift, self._log_c(y, r, y.dtype))
 
     def variance(self, psi: Tensor) -> Tensor:
         """Return e^psi + e^(2 psi) / r."""
@@ -232,17 +232,20 @@ class NegativeBinomial(Counts):
     def parameter_value(
         self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None
     ) -> Tensor:
-        """Return E log p(y | psi, r), elementwise, up to what does not depend on r: what r
-        maximises.
-        """
+        """Return E log p(y | psi, r), elementwise: what r maximises."""
         log_r = self._r(mean.double(), columns).log()
         held = log_r.detach()
-        with torch.no_grad():
-            expected, slope = _expected_softplus(mean - held.to(mean.dtype), variance)
-        # its slope in z, which is psi - log r, is the mean of the logistic function
-        moving = expected.double() - slope.double() * (log_r - held)
         r = log_r.exp()
-        return self._log_c(y, r) - y * log_r - (y + r) * moving
+        with torch.no_grad():
+            logit = mean - held.to(mean.dtype)
+            expected, slope = _expected_softplus(-logit.abs(), variance)
+        # as `log_odds_density`; the slope of log(1 + e^z) is in the mean that of the logistic
+        # function, and z is psi - log r or its negative
+        above = logit > 0.0
+        slope = torch.where(above, -slope, slope)
+        moving = expected.double() - slope.double() * (log_r - held)
+        linear = torch.where(above, -r, y.double()) * (mean.double() - log_r)
+        return self._log_c(y, r) + linear - (y + r) * moving
 
     def gap(
         self, y: Tensor, mean: Tensor, variance: Tensor, columns: Tensor | None = None
@@ -266,7 +269,7 @@ class NegativeBinomial(Counts):
         if expected is None:
             expected = self.parameter_value(y, mean, variance, columns).detach()
         bound = self.slopes(y, mean, variance, columns).value.double()
-        return expected + y.double() * mean - bound
+        return expected - bound
 
     def curvatures(self, y: Tensor, mean: Tensor, variance: Tensor) -> Curvatures:
         """Return the second derivatives of the bound."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import torch
@@ -15,6 +14,7 @@ from bochner.likelihoods.counts import (
     SizeFactors,
     gamma_products,
     log_factorial,
+    log_peak,
     rate_moments,
 )
 from bochner.likelihoods.densities import PoissonDensity
@@ -56,11 +56,11 @@ class Poisson(Counts):
 
     def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
         """Return y psi - e^psi - log y!."""
-        return y * psi - psi.exp() - log_factorial(y).to(psi.dtype)
+        return self.density(y.to(psi.dtype)).value(psi)
 
     def density(self, y: Tensor) -> PoissonDensity:
         """Return log p(y | psi) with derivatives in closed form."""
-        return PoissonDensity(y, -log_factorial(y))
+        return PoissonDensity(y, log_peak(y))
 
     def variance(self, psi: Tensor) -> Tensor:
         """Return e^psi."""
@@ -143,9 +143,8 @@ def _value_of_many(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """
     size = y.clamp(min=1.0)
     away = mean - size.log()
-    constant = -0.5 * (2.0 * math.pi * size).log() - 1.0 / (12.0 * size)
     above = (away + 0.5 * variance).clamp(max=_MOST[mean.dtype])
-    return constant - size * (torch.expm1(above) - away)
+    return log_peak(y) - size * (torch.expm1(above) - away)
 
 
 def _rate(mean: Tensor, variance: Tensor) -> Tensor:
