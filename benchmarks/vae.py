@@ -24,11 +24,11 @@ from torch import Tensor, nn
 
 HELD_OUT = 0.1  # of the rows
 LEAST_HELD_OUT = 20
-DRAWS = 8  # of the latents of held-out rows
+DRAWS = 4  # of the latents of held-out rows
 EVERY = 25  # steps between two looks at held-out rows
 # Steps without a better bound before training ends
-PATIENCE = 500
-RISE = 500  # steps until the divergence counts in full
+PATIENCE = 300
+RISE = 200  # steps until the divergence counts in full
 BATCH = 128
 _VARIANCES = (-12.0, 12.0)  # log variances of experts
 
