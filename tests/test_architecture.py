@@ -79,7 +79,7 @@ LAYERS: dict[str, str] = {
         mcmc.build mcmc.moments mcmc.chain mcmc.alignment mcmc.diagnostics mcmc.run mcmc.sampled
         mcmc serialization.fitted serialization krein.frequency_mixture krein.objective
         krein.positive_spectrum krein.signed_frequencies krein.sketch krein.frequencies
-        krein.radial krein.growth krein.taylor krein""",
+        krein.radial krein.growth krein.span krein.taylor krein""",
     "F8 estimators, datasets": """
         feature_maps.sections feature_maps.base feature_maps.fourier feature_maps.krein
         feature_maps.comparators feature_maps estimators.docstrings

@@ -34,6 +34,7 @@ from bochner.krein.signed_frequencies import (
     SignedFrequencies,
 )
 from bochner.krein.sketch import Sketch, decompose
+from bochner.krein.span import SpanFrequencies
 from bochner.krein.taylor import fit_taylor, scatter_matrix
 
 
@@ -220,8 +221,29 @@ DISTRIBUTIONS = {
 }
 
 
+DISTRIBUTIONS["span"] = lambda d: SpanFrequencies.of(
+    GaussianFrequencies(
+        torch.tensor([0.7, 0.4]).double(),
+        torch.tensor([1.0, -1.0]).double(),
+        normal(2, 1),
+        uniform(2, 1),
+    ),
+    torch.linalg.qr(normal(d, 1, seed=3))[0],
+)
+
+
 def test_every_distribution_is_covered():
-    assert set(SignedFrequencies.__subclasses__()) == {GaussianFrequencies, RadialFrequencies}
+    assert set(SignedFrequencies.__subclasses__()) == {
+        GaussianFrequencies,
+        RadialFrequencies,
+        SpanFrequencies,
+    }
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_expected_cosines_of_the_span_add_up_to_the_kernel(d):
+    result, x = DISTRIBUTIONS["span"](d), normal(5, d)
+    torch.testing.assert_close(result.kernel(x, x), SignedFrequencies.kernel(result, x, x))
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)

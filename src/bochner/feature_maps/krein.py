@@ -24,10 +24,10 @@ from bochner.features.fourier import fourier_features
 from bochner.kernels.base import Frequencies
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.indefinite import NAMED, TL1, resolve
-from bochner.krein.growth import fit_grown
 from bochner.krein.radial import spectral
 from bochner.krein.signed_frequencies import SignedFrequencies
 from bochner.krein.sketch import Sketch
+from bochner.krein.span import search
 from bochner.krein.taylor import fit_taylor
 from bochner.linalg import device_named
 from bochner.processes import isolated, transactional
@@ -37,7 +37,7 @@ from bochner.processes import isolated, transactional
 _LEAST = 1000
 _MOST = 2000
 _HELD_OUT = 0.2
-# Columns from which a search takes minutes: its time grows with their cube.
+# Columns, or rows where they are fewer, from which a search takes minutes.
 _WIDE = 1000
 # What an inference sets.
 _OF_INFERENCE = (
@@ -78,7 +78,8 @@ class KreinFeatures(FeatureMap):
     inference : {"best", "gradient", "taylor", "spectral"}, default="best"
         "best": "gradient", and "spectral" where the kernel's spectrum is known; the one with the
         smaller error on the rows held out is kept. "gradient": Gaussian posteriors of the
-        frequencies by closed-form expectations, in a time that grows with the cube of the columns.
+        frequencies by closed-form expectations, in a time that grows with the cube of the columns,
+        or of the rows that the fit sees where these are fewer.
         "spectral": the kernel's own signed spectrum by
         quadrature, for kernels of the distance on the sphere and for TL1. "taylor": the published
         updates, to reproduce them; they pull frequencies the wrong way.
@@ -249,7 +250,7 @@ class KreinFeatures(FeatureMap):
 
     def _infer(self, sketch: Sketch, source: torch.Generator) -> None:
         """Fit the frequencies and draw them; of two ways, keep the one with the smaller error."""
-        self._warn_of_width(sketch.x.shape[1])
+        self._warn_of_width(sketch)
         first, *others = self._ways()
         self._go(first, sketch, source)
         for way in others:
@@ -269,16 +270,21 @@ class KreinFeatures(FeatureMap):
     def _has_spectrum(self) -> bool:
         return self.kernel_.radial or isinstance(self.kernel_, TL1)
 
-    def _warn_of_width(self, n_columns: int) -> None:
+    def _warn_of_width(self, sketch: Sketch) -> None:
         """Warn of a search that takes minutes before it begins."""
-        if n_columns <= _WIDE or self.inference == "spectral":
+        n_columns = sketch.x.shape[1]
+        n_rows = len(sketch.x) + len(sketch.held_out)
+        # the published updates know no span
+        width = n_columns if self.inference == "taylor" else min(n_columns, n_rows)
+        if width <= _WIDE or self.inference == "spectral":
             return
         others = "PCA before it"
         if self._has_spectrum:
             others += ", or inference='spectral'"
         warn_user(
-            f"The search for frequencies in {n_columns:,} columns takes minutes: its time grows "
-            f"with their cube. {others} takes seconds.",
+            f"The search for frequencies of {n_rows:,} rows in {n_columns:,} columns takes "
+            "minutes: its time grows with the cube of the fewer of both. A smaller sketch_size, "
+            f"{others} takes seconds.",
             DataWarning,
         )
 
@@ -308,14 +314,14 @@ class KreinFeatures(FeatureMap):
         if inference == "spectral":
             return spectral(self.kernel_, sketch, n_frequencies)
         if inference == "taylor":
-            posterior, self.n_iter_ = fit_taylor(
+            published, self.n_iter_ = fit_taylor(
                 sketch, n_frequencies, self.n_mixtures, self.max_iter, source
             )
-            return posterior
-        fit = fit_grown(sketch, n_frequencies, self.n_mixtures, self.max_iter, source)
+            return published
+        posterior, fit = search(sketch, n_frequencies, self.n_mixtures, self.max_iter, source)
         self.history_ = fit.history
         self.n_iter_ = fit.n_iter
-        return fit.frequencies
+        return posterior
 
     def _survey(self, X: object) -> Survey:
         """Check X and count its rows, section by section."""
