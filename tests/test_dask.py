@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import bochner as bo
 from bochner.errors import InputError
@@ -53,11 +55,35 @@ def test_what_a_worker_refuses_is_said_and_the_cluster_goes_on(X):
     with distributed.Client(**cluster, dashboard_address=None) as client:
         with pytest.raises(InputError, match="got inf in view 'x', row"):
             bo.dask.fit(bo.NGMVLVM(**SETTINGS), array.from_array(bad, chunks=(70, 4)), client)
+        counts = array.from_array(np.ones((300, 6)), chunks=(70, 6))
+        with pytest.raises(InputError, match="dense blocks, got sparse ones"):
+            bo.dask.fit(bo.NGMVLVM(**SETTINGS), counts.map_blocks(csr_array), client)
         # chunks of one row, and fewer than two a worker
         few = array.from_array(np.nan_to_num(X[:80]), chunks=((79, 1), (6,)))
         settings = SETTINGS | {"landmarks": 30}
         model = bo.dask.fit(bo.NGMVLVM(**settings), few, client)
     assert model.embedding_.shape == (80, 2)
+
+
+def deadly(block):
+    """End the process that makes these rows."""
+    if len(block):
+        os._exit(1)
+    return block
+
+
+def test_the_end_of_a_worker_ends_the_fit_and_the_next_one_begins(X):
+    rows = array.from_array(X, chunks=(150, 6))
+    last = array.map_blocks(deadly, rows[150:], dtype=float, meta=np.empty((0, 0)))
+    cluster = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
+    with distributed.Client(**cluster, dashboard_address=None) as client:
+        bo.dask.fit(bo.NGMVLVM(**SETTINGS), rows, client)
+        broken = array.concatenate([rows[:150], last])
+        with pytest.raises(InputError, match="all workers to the end of the fit, got the end"):
+            bo.dask.fit(bo.NGMVLVM(**SETTINGS), broken, client)
+        client.wait_for_workers(2)
+        model = bo.dask.fit(bo.NGMVLVM(**SETTINGS), rows, client)
+    assert model.embedding_.shape == (300, 2)
 
 
 def test_placement_is_lazy_and_that_of_rows_in_memory(X):

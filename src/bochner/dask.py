@@ -9,14 +9,19 @@ from __future__ import annotations
 import contextlib
 import copy
 import ctypes
+import itertools
 import os
 import socket
-from itertools import pairwise
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlparse
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
 
+from bochner.data.columns import listing
 from bochner.data.covariates import of_rows
 from bochner.data.row_sources import DASK_TABLE, is_dask_table
 from bochner.errors import InputError, message
@@ -26,6 +31,10 @@ if TYPE_CHECKING:
     from bochner.estimators.base import LatentVariableEstimator
 
 _Model = TypeVar("_Model", bound="LatentVariableEstimator")
+# For workers that are there to find each other: one that waits for ever takes no other task.
+_MEETING = timedelta(minutes=1)
+# Seconds between two looks at whether the workers of a fit are there.
+_PATIENCE = 5.0
 # mallopt's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, and bytes.
 _MALLOC = ((-1, 2**28), (-3, 2**25))
 
@@ -51,7 +60,7 @@ def fit(estimator: _Model, X: Any, client: Any = None) -> _Model:
     ------
     InputError
         X is no Dask array or of unknown chunks, there is no client, workers are threads of one
-        process, or a worker refuses its rows.
+        process, a worker refuses its rows, or ends.
 
     Examples
     --------
@@ -69,23 +78,60 @@ def fit(estimator: _Model, X: Any, client: Any = None) -> _Model:
     blocks = X.to_delayed()[:, 0]
     count = len(workers)
     ends = [i * len(blocks) // count for i in range(count + 1)]
-    parts = [blocks[start:stop] for start, stop in pairwise(ends)]
+    parts = [blocks[start:stop] for start, stop in itertools.pairwise(ends)]
     held = [
         client.compute(list(part), workers=[worker])
         for part, worker in zip(parts, workers, strict=True)
     ]
-    host = urlparse(workers[0]).hostname
-    port = client.submit(_free_port, workers=[workers[0]], pure=False).result()
-    place = f"tcp://{host}:{port}"
+    try:
+        return _fitted(client, estimator, held, workers)
+    finally:
+        # frames of an error hold them, and with them rows that belong to a worker: after its end
+        # the next fit of these rows would wait for it
+        for future in itertools.chain(*held):
+            future.release()
+
+
+def _fitted(
+    client: Any, estimator: _Model, held: Sequence[Sequence[Any]], workers: Sequence[str]
+) -> _Model:
+    """Let each worker fit the rows that it has."""
+    # all of them: one that is busy, or loads its libraries, keeps no other waiting in a group
+    ports = [client.submit(_free_port, workers=[worker], pure=False) for worker in workers]
+    port = _answers(client, ports, workers)[0]
+    place = f"tcp://{urlparse(workers[0]).hostname}:{port}"
     tasks = [
         client.submit(
-            _fit_part, estimator, rows, place, rank, count,
+            _fit_part, estimator, rows, place, rank, len(workers),
             workers=[worker], pure=False, retries=0, allow_other_workers=False,
         )
         for rank, (rows, worker) in enumerate(zip(held, workers, strict=True))
     ]  # fmt: skip
-    model: _Model = client.gather(tasks)[0]
+    try:
+        model: _Model = _answers(client, tasks, workers)[0]
+    finally:
+        for task in tasks:
+            task.release()
     return model
+
+
+def _answers(client: Any, tasks: Sequence[Any], workers: Sequence[str]) -> list[Any]:
+    """Return what the tasks of workers return, or raise what the first one raises: that of a worker
+    which is gone would never end.
+    """
+    distributed = require("distributed", "fits Dask arrays")
+    left = list(tasks)
+    while left and not any(task.status == "error" for task in tasks):
+        with contextlib.suppress(TimeoutError):
+            distributed.wait(left, timeout=_PATIENCE, return_when="FIRST_COMPLETED")
+        left = [task for task in tasks if not task.done()]
+        there = client.nthreads()
+        busy = [worker for task, worker in zip(tasks, workers, strict=True) if task in left]
+        if gone := [worker for worker in busy if worker not in there]:
+            got = f"the end of {listing(gone)}"
+            raise InputError(message("all workers to the end of the fit", got, "fit again"))
+    answers: list[Any] = client.gather(list(tasks))
+    return answers
 
 
 def transform(
@@ -187,8 +233,11 @@ def _current() -> Any:
 def _processes(client: Any) -> list[str]:
     """Return the addresses of workers, one of each process."""
     workers: dict[tuple[str, int], str] = {}
-    for address, process in sorted(client.run(_process).items()):
+    for address, process in sorted(client.run(_process, on_error="ignore").items()):
         workers.setdefault(process, address)
+    if not workers:
+        do = "start some, and wait for them: client.wait_for_workers(1)"
+        raise InputError(message("workers of the cluster", "none", do))
     here = _process()
     if here in workers:
         do = "start them as processes: Client(processes=True)"
@@ -203,6 +252,9 @@ def _process() -> tuple[str, int]:
 
 
 def _free_port() -> int:
+    # loaded before the others wait for it
+    import bochner.estimators.base  # noqa: F401
+
     with socket.socket() as free:
         free.bind(("", 0))
         return int(free.getsockname()[1])
@@ -222,14 +274,24 @@ def _fit_part(
 
     _keep_memory()
     group: Any = torch.distributed
-    rows = np.concatenate([np.asarray(block) for block in blocks])
-    group.init_process_group("gloo", init_method=place, rank=rank, world_size=size)
+    how: dict[str, Any] = {"init_method": place, "rank": rank, "world_size": size}
+    group.init_process_group("gloo", timeout=_MEETING, **how)
     try:
         with distributed() as among:
+            # others wait for this process: within, they learn of what it refuses
+            rows = among.together(lambda: _stacked(blocks))
             model = copy.copy(estimator).fit(rows)._of_all(among)
         return model if rank == 0 else None
     finally:
         group.destroy_process_group()
+
+
+def _stacked(blocks: list[Any]) -> NDArray[Any]:
+    """Return the rows of blocks."""
+    if any(map(issparse, blocks)):
+        do = "write X.map_blocks(lambda block: block.toarray(), dtype=float)"
+        raise InputError(message("dense blocks", "sparse ones", do))
+    return np.concatenate([np.asarray(block) for block in blocks])
 
 
 def _keep_memory() -> None:
