@@ -8,12 +8,14 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import clone
 
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import observed_rows
 from bochner.data.row_sources import RowSource
+from bochner.estimators.rflvm import RFLVM
 from bochner.estimators.settings import likelihoods, plans
 from bochner.fitting.landmarks import JOINT_STEPS
 from bochner.fitting.multistart import RACE_STEPS
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 TRIAL_ROWS = 300
 FEW_STEPS = 2
 MORE_STEPS = 52
+# Sweeps of the one chain of a trial, where a fit has chains; the same.
+FEW_SWEEPS = 2
+MORE_SWEEPS = 22
 # Blocks of rows on disk that the trial is drawn from.
 _BLOCKS = 10
 # Steps after the race until the bound has converged, as in most fits of `benchmarks/times.py`.
@@ -96,6 +101,7 @@ def estimate(
     rest = max(few - FEW_STEPS * per_step, 0.0)
     rest *= _FIXED + (1.0 - _FIXED) * max(1.0, trained / len(some))
     rest += placing * (n_rows - trained) / len(some)
+    rest += _sampling(estimator, some) * trained / len(some)
     most = RATES.max_iter if estimator.max_iter == "auto" else int(estimator.max_iter)
     seconds = {
         name: round(before + steps * each + joint + rest, 1)
@@ -197,11 +203,40 @@ def _rows(X: Any) -> NDArray[np.intp]:
     return kept
 
 
+@functools.singledispatch
+def _with_sweeps(estimator: LatentVariableEstimator, count: int) -> LatentVariableEstimator:  # noqa: ARG001 - most have no chains
+    """Return an estimator whose chains make few sweeps, where it has chains."""
+    return estimator
+
+
+@_with_sweeps.register
+def _(estimator: RFLVM, count: int) -> RFLVM:
+    estimator.set_params(n_chains=1, n_warmup=0, n_draws=count, thin=1, n_jobs=None)
+    return estimator
+
+
+@functools.singledispatch
+def _sampling(estimator: LatentVariableEstimator, X: FloatArray) -> float:  # noqa: ARG001
+    """Return the seconds that the chains of a fit take on some rows; 0 where it has none."""
+    return 0.0
+
+
+@_sampling.register
+def _(estimator: RFLVM, X: FloatArray) -> float:
+    few, more = (
+        _seconds(estimator, X, FEW_STEPS, sweeps)[0] for sweeps in (FEW_SWEEPS, MORE_SWEEPS)
+    )
+    sweep = max(more - few, 1e-3 * more) / (MORE_SWEEPS - FEW_SWEEPS)
+    n_sweeps = estimator.n_warmup + estimator.thin * estimator.n_draws
+    at_once = min(int(effective_n_jobs(estimator.n_jobs or 1)), estimator.n_chains)
+    return sweep * n_sweeps * -(-estimator.n_chains // at_once)
+
+
 def _seconds(
-    estimator: LatentVariableEstimator, X: FloatArray, steps: int
+    estimator: LatentVariableEstimator, X: FloatArray, steps: int, sweeps: int = FEW_SWEEPS
 ) -> tuple[float, float]:
     """Return what a fit and what placing its rows again takes."""
-    trial = clone(estimator).set_params(
+    trial = _with_sweeps(clone(estimator), sweeps).set_params(
         max_iter=steps, tol=0.0, n_init=1, init="pca", landmarks=None, random_state=0
     )
     trial.set_params(
