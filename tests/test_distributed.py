@@ -113,6 +113,14 @@ def test_the_end_of_one_process_ends_all_with_its_message(tmp_path, launch):
     assert "process 1: RuntimeError: no luck" in texts[0].strip().splitlines()[-1]
 
 
+def test_an_interrupt_of_one_process_interrupts_all(tmp_path, launch):
+    codes, texts = launch("interrupted", 2, tmp_path)
+    assert 0 not in codes
+    # the first one, too, which says how to go on
+    said = texts[0].strip().splitlines()[-1]
+    assert said == "KeyboardInterrupt: process 1: KeyboardInterrupt: no luck"
+
+
 def test_one_process_goes_on_from_the_rows_that_three_have_placed(
     tmp_path, monkeypatch, launch
 ):

@@ -422,10 +422,10 @@ def _parted(store: Any, processes: Processes, error: BaseException) -> BaseExcep
         fault = store.get(_FAULT).decode()
     except RuntimeError:
         fault = "it ended without a word"
-    got = f"the end of one ({fault})"
-    return InputError(
-        message("all processes to the end of the fit", got, "see its own message")
-    )
+    if fault.split(": ")[1:2] == [KeyboardInterrupt.__name__]:
+        return KeyboardInterrupt(fault)
+    got, do = f"the end of one ({fault})", "see its own message"
+    return InputError(message("all processes to the end of the fit", got, do))
 
 
 def local_part(n_rows: int) -> slice:

@@ -5,9 +5,11 @@ import json
 import re
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import bochner as bo
 from bochner.cli.align import read_rows, rows_on_disk
@@ -264,6 +266,33 @@ def test_info_of_a_model_and_of_data(fitted, folder):
     }
     assert data["missing_share"] == pytest.approx((8 + 1) / 144)
     assert "genes" in run("info", fitted[0]).stdout
+
+
+def test_info_times_a_few_sweeps_of_chains(tmp_path, matrix, monkeypatch):
+    np.save(tmp_path / "X.npy", matrix)
+    asked = []
+    fit = bo.RFLVM._infer
+
+    def watched(self, data, plan):
+        asked.append(self.n_chains * (self.n_warmup + self.thin * self.n_draws))
+        return fit(self, data, plan)
+
+    monkeypatch.setattr(bo.RFLVM, "_infer", watched)
+    told = replied("info", tmp_path / "X.npy", "--model", "rflvm", "--set", "n_frequencies=4")
+    assert max(asked) < 50
+    longer = ["--set", "n_draws=100000", "--set", "n_frequencies=4"]
+    more = replied("info", tmp_path / "X.npy", "--model", "rflvm", *longer)
+    assert more["estimate"]["seconds_at_most"] > 10 * told["estimate"]["seconds_at_most"]
+
+
+def test_a_warning_that_python_was_asked_to_raise_is_no_fault(tmp_path, matrix):
+    np.save(tmp_path / "X.npy", matrix)
+    words = ["fit", tmp_path / "X.npy", *SMALL, "--set", "max_iter=1", "--out"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        said = refused(*words, tmp_path / "run")
+    assert said.startswith("ConvergenceWarning: Training stopped after 1 steps")
+    assert "leave out -W error" in said
 
 
 def test_fit_reads_views_models_and_settings(tmp_path, matrix):

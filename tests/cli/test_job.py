@@ -108,6 +108,20 @@ def test_two_processes_write_the_model_of_one(rows, tmp_path, forks):
     assert errors.count("Error: Expected no results in --out") == 1
 
 
+def test_each_process_takes_the_size_factors_of_its_rows(tmp_path, forks):
+    rng = np.random.default_rng(0)
+    size = rng.uniform(0.3, 3.0, 300)
+    rate = size[:, None] * np.exp(np.sin(rng.normal(size=(300, 2)) @ np.ones((2, 4))))
+    table = np.column_stack([size, rng.poisson(rate)])
+    np.savetxt(tmp_path / "x.csv", table, delimiter=",", header="size,a,b,c,d", comments="")
+    words = ["fit", tmp_path / "x.csv", *COMMAND, "--set", "max_iter=8"]
+    words += ["--likelihood", "poisson", "--size-factors", "size", "--out"]
+    assert run(*words, tmp_path / "one").exit_code == 0
+    ended = forks.group(MAIN, *words, tmp_path / "two", count=2)
+    assert [process.returncode for process in ended] == [0, 0], ended[0].stderr
+    same(bo.load(tmp_path / "two"), bo.load(tmp_path / "one"))
+
+
 def test_other_commands_are_the_work_of_the_first_process(rows, tmp_path, forks):
     model = tmp_path / "one"
     assert run("fit", rows, *COMMAND, "--set", "max_iter=8", "--out", model).exit_code == 0

@@ -51,6 +51,9 @@ COUNTS = {
 }
 
 
+FAULTS = {"killed": RuntimeError, "interrupted": KeyboardInterrupt}
+
+
 def counted(X, case):
     """Turn numbers about 4 into counts, or into zeros and ones, of some columns or all."""
     if case == "bernoulli":
@@ -151,9 +154,9 @@ def run(case, folder, processes):
                 said.append(str(error))
         (folder / f"{processes.rank}.txt").write_text("\n".join(said))
         return
-    if case == "killed":
+    if case in FAULTS:
         if processes.rank == 1:
-            raise RuntimeError("no luck")
+            raise FAULTS[case]("no luck")
         try:
             fitted("one", shared)
         except BaseException as error:

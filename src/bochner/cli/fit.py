@@ -37,7 +37,7 @@ from bochner.io.on_disk import StoredTable, evenly
 from bochner.io.outputs import alone_in, remove, replacing
 from bochner.io.table import Table
 from bochner.page.report import report
-from bochner.processes import ALONE, Processes, distributed
+from bochner.processes import ALONE, Processes, distributed, local_part
 from bochner.training.checkpoint import LastingPath
 
 if TYPE_CHECKING:
@@ -199,7 +199,12 @@ def _fit(
         warnings.filterwarnings("ignore", message="Interrupted", category=UserWarning)
         rows = frame(table)
         with one_thread_if_small(math.prod(rows.shape)):
-            estimator.fit(share(rows) if in_job() else rows, **beside)
+            if in_job():
+                part = local_part(rows.shape[0])
+                here = np.arange(part.start, part.stop)
+                beside = {what: of_rows(given, here) for what, given in beside.items()}
+                rows = share(rows)
+            estimator.fit(rows, **beside)
     if table.column_names is not None:
         # without pandas they are not there
         estimator.feature_names_in_ = np.array(table.column_names, dtype=object)

@@ -265,6 +265,10 @@ def _fail_with(error: Exception, as_json: bool) -> None:
             f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         )
         _fail(f"Error: {reason}", BAD_INPUT, as_json)
+    if isinstance(error, Warning):
+        text = " ".join(str(error).split())
+        do = "leave out -W error (PYTHONWARNINGS) to go on past warnings"
+        _fail(f"Error: {type(error).__name__}: {text} ({do})", BAD_INPUT, as_json)
     if not isinstance(error, NumericalError):
         traceback.print_exception(error, file=sys.stderr)
         _LOG.error("fault", exc_info=error)
