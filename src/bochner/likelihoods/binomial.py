@@ -19,19 +19,17 @@ from bochner.likelihoods.densities import (
     products_of_successes,
 )
 from bochner.likelihoods.likelihood import Curvatures, Slopes
-from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
+from bochner.likelihoods.nonconjugate import SeparableLikelihood
 
 BoundName = Literal["polya-gamma", "bohning"]
 # Where every number of successes is looked at by itself.
 _FEW_TRIALS = 12
 
 
-class _Trials(NonConjugateLikelihood):
+class _Trials(SeparableLikelihood):
     """y successes of n trials, each with probability logistic(psi): what `Bernoulli` and `Binomial`
     share.
     """
-
-    follows: ClassVar[bool] = True
 
     n_trials: Tensor
 

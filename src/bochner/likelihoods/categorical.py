@@ -16,11 +16,11 @@ from bochner.likelihoods.densities import (
     products_of_successes,
 )
 from bochner.likelihoods.likelihood import Curvatures, Slopes
-from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
+from bochner.likelihoods.nonconjugate import SeparableLikelihood
 from bochner.quadrature import normal_mean
 
 
-class Categorical(NonConjugateLikelihood):
+class Categorical(SeparableLikelihood):
     """y is one of C categories: category k is taken with probability logistic(psi_k) if no earlier
     one was.
 
@@ -40,7 +40,6 @@ class Categorical(NonConjugateLikelihood):
 
     name: ClassVar[str] = "categorical"
     support: ClassVar[str] = "categories"
-    follows: ClassVar[bool] = True
 
     def __init__(self, categories: Sequence[Sequence[float]] | None = None) -> None:
         super().__init__(categories=categories)

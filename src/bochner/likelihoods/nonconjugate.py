@@ -9,7 +9,13 @@ from torch import Tensor
 
 from bochner.likelihoods.likelihood import Curvatures, Likelihood, Slopes
 
-__all__ = ["Curvatures", "Likelihood", "NonConjugateLikelihood", "Slopes"]
+__all__ = [
+    "Curvatures",
+    "Likelihood",
+    "NonConjugateLikelihood",
+    "SeparableLikelihood",
+    "Slopes",
+]
 
 
 class NonConjugateLikelihood(Likelihood, ABC):
@@ -24,15 +30,9 @@ class NonConjugateLikelihood(Likelihood, ABC):
     ----------
     extra_sweeps : int
         Times that sites are brought up to date in a step beyond what other likelihoods take.
-    follows : bool
-        Whether gradients have in them how q(A) follows the features at given sites: a product of
-        rows and squared features more. Where latents separate ones from zeros, sites of the last
-        draw are far from those of the next, and without it the kernel's variance grows without
-        end. Sites of counts change little from draw to draw.
     """
 
     extra_sweeps: ClassVar[int] = 0
-    follows: ClassVar[bool] = False
     shares_curvature: bool = False
 
     def site(
@@ -61,6 +61,28 @@ class NonConjugateLikelihood(Likelihood, ABC):
             Of exp(slope (psi - mean) - precision (psi - mean)^2 / 2).
         """
         return -2.0 * slopes.d_variance, slopes.d_mean
+
+    def beyond_sites(
+        self,
+        slopes: Slopes,  # noqa: ARG002 - sites of counts change little from draw to draw
+        precision: Tensor,  # noqa: ARG002
+        slope: Tensor,  # noqa: ARG002
+    ) -> tuple[Tensor, Tensor] | None:
+        """Return what the slopes of the bound in mean and variance have beyond those of the sites,
+        where gradients are to have in them how q(A) follows the features at given sites; None: it
+        is taken as given.
+
+        Parameters
+        ----------
+        slopes : Slopes
+        precision, slope : Tensor of shape (n, m)
+            Of the sites, at the mean of psi.
+
+        Returns
+        -------
+        on_mean, on_variance : Tensor of shape (n, m), or None
+        """
+        return None
 
     def initial(self, Y: Tensor, offset: Tensor | None = None) -> Self:  # noqa: ARG002 - for those that learn
         """Return a likelihood of this kind for the data of a view, its parameters where training
@@ -276,3 +298,18 @@ class NonConjugateLikelihood(Likelihood, ABC):
             As ``products`` has them.
         """
         return self.products(y, mean, variance)
+
+
+class SeparableLikelihood(NonConjugateLikelihood, ABC):
+    """A likelihood whose outcomes latents can separate, such as ones from zeros.
+
+    Sites of the last draw of latents and spectra are then far from those of the next, and the
+    kernel's variance grows without end unless q(A) follows the features in its gradient: a product
+    of rows and squared features more.
+    """
+
+    def beyond_sites(
+        self, slopes: Slopes, precision: Tensor, slope: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return what the slopes of the bound have beyond those of the sites."""
+        return slopes.d_mean - slope, slopes.d_variance + 0.5 * precision

@@ -9,7 +9,7 @@ touches at the new q, go back to the caller. For Polya-gamma and Böhning this i
 and never lowers the bound; at its fixed point the value is the collapsed bound of docs/math.md,
 section 3. By the envelope theorem the gradient takes q(A) as given; where sites of another draw of
 latents and spectra are far from those of this one it takes the sites as given, and q(A) follows
-(``likelihood.follows``).
+(``likelihood.beyond_sites``).
 """
 
 from __future__ import annotations
@@ -141,8 +141,10 @@ def nonconjugate_evidence(
         if not wanted:
             return scale * bound.sum(), ()
         upstream = scale * _feature_gradient(solution, current)
-        if likelihood.follows:
-            upstream += scale * _through_posterior(features, solution, used)
+        left = used.shift - used.precision * solution.latent
+        beyond = likelihood.beyond_sites(slopes, used.precision, left)
+        if beyond is not None:
+            upstream += scale * _through_posterior(features, solution, used, left, *beyond)
         upstream = upstream if basis is None else basis @ upstream
         carried = carried_back(x, block.rows, traces, f, upstream)
         return scale * bound.sum(), (
@@ -242,24 +244,28 @@ def _feature_gradient(solution: Pass, entries: Entries) -> Tensor:
     return torch.addmm(through, weights.mean, entries.mask.apply(solution.slopes.d_mean).T)
 
 
-def _through_posterior(features: Tensor, solution: Pass, used: Entries) -> Tensor:
+def _through_posterior(
+    features: Tensor,
+    solution: Pass,
+    used: Entries,
+    left: Tensor,
+    on_mean: Tensor,
+    on_variance: Tensor,
+) -> Tensor:
     """Return what the bound changes by as q(A) follows the features, the sites given, (K, n).
 
-    Exact where every column has its own covariance. With r_nm the slope in the mean beyond the
-    site's, u_m = S Phi r_m and M = Phi diag(slopes in the variance beyond the sites') Phi^T, each
-    row has
-    sum_m u_m (b - lambda psi)_nm - lambda_nm (phi_n^T u_m) m_m - 2 lambda_n S M S phi_n.
+    Exact where every column has its own covariance. With l_nm = (b - lambda psi)_nm the slope of
+    the sites, r_nm and t_nm those in mean and variance that the bound has beyond them, u_m = S Phi
+    r_m and M = Phi diag(t) Phi^T, each row has
+    sum_m u_m l_nm - lambda_nm (phi_n^T u_m) m_m - 2 lambda_n S M S phi_n.
     """
     weights = solution.weights
     mask = used.mask
-    left = used.shift - used.precision * solution.latent
-    beyond = mask.apply(solution.slopes.d_mean) - left
-    u = precondition(weights.covariance, features @ beyond, used.sizes)
+    u = precondition(weights.covariance, features @ mask.apply(on_mean), used.sizes)
     out = torch.addmm(
         u @ left.T, weights.mean, (used.precision * (features.T @ u)).T, alpha=-1
     )
-    on_variance = mask.apply(solution.slopes.d_variance) + 0.5 * used.precision
-    beside = weights.gather(on_variance)
+    beside = weights.gather(mask.apply(on_variance))
     precision = weights.average(used.precision)
     for covariance, t, p in zip(weights.covariance, beside.T, precision.T, strict=True):
         s = covariance.to(features.dtype)
