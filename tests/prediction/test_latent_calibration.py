@@ -171,8 +171,24 @@ def test_the_first_place_of_a_posterior_on_a_grid_is_its_middle():
     places, covariances, weights = OnGrid.of(shares).places()
     assert abs(float(places[0, 0, 0]) - 1.0) < 0.05
     assert float(places.std()) > 0.3
-    variance = (weights * (places[..., 0] - 1.0).square()).sum() + covariances[0, 0, 0, 0]
-    assert float(variance) == pytest.approx(0.16, rel=0.02)
+    variance = weights * ((places[..., 0] - 1.0).square() + covariances[..., 0, 0])
+    assert float(variance.sum()) == pytest.approx(0.16, rel=0.02)
+    assert float((weights * places[..., 0]).sum()) == pytest.approx(1.0)
+
+
+def test_a_far_mode_of_small_probability_leaves_the_others_as_narrow_as_they_are():
+    """All places had the variance that it brings: entries were predicted 1.6 nats too well."""
+    points = grid_points()[:, 0]
+    near, far = (
+        (-0.5 * ((points - centre) / 0.15).square()).softmax(0) for centre in (0.5, -3.0)
+    )
+    shares = (0.97 * near + 0.03 * far)[None]
+    places, covariances, weights = (part.flatten() for part in OnGrid.of(shares).places())
+    about = (points - 0.5).abs() < 1.0
+    held = weights * (places - 0.5).abs().lt(1.0)
+    assert float(held.sum()) == pytest.approx(float(shares[0, about].sum()), abs=1e-3)
+    variance = held @ (covariances + (places - 0.5).square()) / held.sum()
+    assert float(variance) == pytest.approx(0.15**2, rel=0.02)
 
 
 def test_counts_are_completed_from_places_as_uncertain_as_they_are():

@@ -23,8 +23,10 @@ _STEP = 0.04
 # are not resolved.
 _LEAST_POINTS = 5.0
 _AT_END = 1e-3
-# Places that a posterior is replaced by.
-_PLACES = 16
+# Parts of equal probability of which a posterior has two places each.
+_PARTS = 8
+# Distance from its mean from which a part has something below it.
+_SAME = 1e-9
 # Share of a place's posterior from which a mode narrower than a step counts.
 _COUNTS = 1e-2
 
@@ -60,19 +62,38 @@ class OnGrid:
         return cls(below, mean, variance)
 
     def places(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return places of equal shares and covariances that the posterior is like: quantiles, the
-        middle first, with what these lack of its variance.
+        """Return means, covariances and shares of the parts that make up the posterior, those in
+        the middle first: it is cut into parts of equal probability, and each of them at its own
+        mean, so that a far mode of small probability stays apart from the others.
         """
-        levels = (torch.arange(_PLACES) + 0.5) / _PLACES
+        points = grid_points()[:, 0]
+        halves = []
+        for k in range(_PARTS):
+            held = self.below.clamp(k / _PARTS, (k + 1) / _PARTS).diff(dim=1)
+            mean = held @ points / held.sum(1)
+            lower = points < mean[:, None] - _SAME
+            halves += [torch.where(side, held, 0.0) for side in (lower, ~lower)]
         # what has no average is taken from the first
-        levels = levels[(levels - 0.5).abs().argsort(stable=True)]
-        places = torch.stack([self.quantile(level) for level in levels.tolist()], dim=1)
-        # not by `var`, which warns where there are no rows
-        away = places[..., 0] - places[..., 0].mean(1, keepdim=True)
-        lacking = (self.variance - away.square().mean(1)).clamp(min=0.0)
-        shares = torch.full_like(places[..., 0], 1.0 / _PLACES)
-        covariances = lacking[:, None, None, None].repeat(1, _PLACES, 1, 1)
-        return places, covariances, shares
+        middle = len(halves) // 2
+        order = sorted(range(len(halves)), key=lambda half: abs(half + 0.5 - middle))
+        return self._moments([halves[half] for half in order])
+
+    @staticmethod
+    def _moments(parts: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return means (n, R, 1), covariances (n, R, 1, 1) and shares (n, R) of what R parts hold
+        at every point, (n, C).
+        """
+        points = grid_points()[:, 0]
+        shares = torch.stack([held.sum(1) for held in parts], dim=1)
+        total = shares.clamp(min=torch.finfo(shares.dtype).tiny)
+        means = torch.stack([held @ points for held in parts], dim=1) / total
+        squares = [
+            (held * (points - mean[:, None]).square()).sum(1)
+            for held, mean in zip(parts, means.unbind(1), strict=True)
+        ]
+        # a point stands for all of its cell
+        variances = torch.stack(squares, dim=1) / total + _STEP**2 / 12.0
+        return means[..., None], variances[..., None, None], shares
 
     def normal_std_about(self, centre: Tensor) -> Tensor:
         """Return standard deviations of normal distributions about a centre that are like the
