@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bochner.errors import InputError
 from bochner.feature_maps.fourier import FourierFeatures
+from bochner.features import fourier
 from bochner.kernels.nonstationary import Gibbs, SpectralSum
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.kernels.stationary import RBF, Matern
@@ -291,6 +292,27 @@ def test_single_precision_holds_the_phases_of_rows_far_from_zero(X, kernel, scal
     single, double = features.transform(rows), features.transform(rows.astype(np.float64))
     assert single.dtype == np.float32
     np.testing.assert_allclose(single, double, atol=1e-3)
+
+
+def test_features_of_a_row_do_not_depend_on_the_rows_beside_it(X):
+    """One far row took all of them to double precision."""
+    near = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
+    both = np.concatenate([near, np.float32([[30.0, 0.0]])])
+    model = FourierFeatures(RBF(1e-3), n_components=20, random_state=0).fit(X)
+    np.testing.assert_array_equal(model.transform(both)[:-1], model.transform(near))
+    exact = model.transform(both[-1:].astype(np.float64))
+    np.testing.assert_allclose(model.transform(both)[-1:], exact, atol=1e-6)
+    tensor = torch.tensor(both, requires_grad=True)
+    torch.testing.assert_close(model.transform(tensor).detach().numpy(), model.transform(both))
+    (slope,) = torch.autograd.grad(model.transform(tensor)[:, 0].sum(), tensor)
+    assert bool((slope != 0).any(1).all())
+
+
+def test_rows_are_computed_block_by_block(X, monkeypatch):
+    model = FourierFeatures(n_components=20, random_state=0).fit(X)
+    whole = model.transform(X)
+    monkeypatch.setattr(fourier, "_NUMBERS", 7 * 20)
+    np.testing.assert_allclose(model.transform(X), whole, rtol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -13,7 +13,7 @@ from torch import Tensor
 from bochner.data.accepted import COUNT
 from bochner.errors import InputError
 from bochner.feature_maps.base import DrawnMap
-from bochner.features.fourier import fourier_features
+from bochner.features.fourier import feature_rows, with_last_cosine
 from bochner.kernels.base import Kernel, SpectralKernel
 from bochner.kernels.stationary import RBF
 from bochner.linalg import device_named
@@ -133,15 +133,8 @@ class FourierFeatures(DrawnMap):
     def _features(self, rows: Tensor) -> Tensor:
         """Return (n, K) features of checked rows, on their device."""
         drawn = self.frequencies_
-        features = fourier_features(rows, drawn.each(lambda part: part.to(rows.device)))
-        if self.phase_ is not None:
-            cosines, sines = features.chunk(2)
-            # sqrt(2) cos(w x + b): its square averages to the pair's over a uniform phase b
-            last = math.sqrt(2.0) * (
-                math.cos(self.phase_) * cosines[-1:] - math.sin(self.phase_) * sines[-1:]
-            )
-            features = torch.cat([cosines[:-1], sines[:-1], last])
-        return features.T.contiguous()
+        features = feature_rows(rows, drawn.each(lambda part: part.to(rows.device)))
+        return features if self.phase_ is None else with_last_cosine(features, self.phase_)
 
     def _n_frequencies(self, kernel: SpectralKernel) -> int:
         unit = 2 * kernel.n_mixtures

@@ -20,7 +20,7 @@ from bochner.data.accepted import COUNT
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.feature_maps.base import FeatureMap
 from bochner.feature_maps.sections import Survey
-from bochner.features.fourier import fourier_features
+from bochner.features.fourier import feature_rows, with_last_cosine
 from bochner.kernels.base import Frequencies
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.indefinite import NAMED, TL1, resolve
@@ -399,30 +399,19 @@ class KreinFeatures(FeatureMap):
         return values[:positive], values[positive:]
 
     def _features(self, rows: Tensor) -> Tensor:
+        parts = zip(
+            self._parts(self.frequencies_), self._parts(self.posterior_.weight), strict=True
+        )
         blocks = [
-            fourier_features(
-                rows, Frequencies(w.to(rows.device), None, c.sqrt().to(rows.device))
-            )
-            for w, c in zip(
-                self._parts(self.frequencies_),
-                self._parts(self.posterior_.weight),
-                strict=True,
-            )
+            feature_rows(rows, Frequencies(w.to(rows.device), None, c.sqrt().to(rows.device)))
+            for w, c in parts
             if len(w)
         ]
         if self.phase_ is not None:
-            cosines, sines = blocks[-1].chunk(2)
-            # sqrt(2) cos(w x + b): its square averages to the pair's over a uniform phase b
-            last = math.sqrt(2.0) * (
-                math.cos(self.phase_) * cosines[-1:] - math.sin(self.phase_) * sines[-1:]
-            )
-            blocks[-1] = torch.cat([cosines[:-1], sines[:-1], last])
-        features = torch.cat(blocks).T.contiguous()
-        return (
-            features
-            if self.kernel_.domain != "sphere"
-            else features * self._alive(rows)[:, None]
-        )
+            blocks[-1] = with_last_cosine(blocks[-1], self.phase_)
+        features = torch.cat(blocks, 1) if len(blocks) > 1 else blocks[0]
+        alive = self._alive(rows)
+        return features if bool(alive.all()) else features * alive[:, None]
 
     def _relative_error(self, rows: Tensor, magnitude: float) -> float:
         """Relative root mean squared error of the drawn features over pairs of prepared rows, the

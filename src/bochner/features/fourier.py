@@ -10,6 +10,7 @@ features, after the waves. Without them all shapes may have leading axes, of sev
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,7 @@ from torch import Tensor
 from bochner._typing import Context
 from bochner.errors import InputError, message
 from bochner.kernels.base import Frequencies
-from bochner.memory import Scratch
+from bochner.memory import Scratch, chunks
 
 # Up to this many latents the phases are sums of scaled rows: four times as fast as a product with
 # so thin a factor.
@@ -29,6 +30,8 @@ _THIN = 8
 _BLURRED = 1e-3
 # And from which double is refused.
 _LOST = 1e-6
+# Features of a block of rows.
+_NUMBERS = 2**19
 
 
 def alike(covariates: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -255,23 +258,80 @@ def fourier_features(x: Tensor, frequencies: Frequencies) -> Tensor:
     InputError
         Phases are so large that double precision does not hold them.
     """
-    wide = (
-        x
-        if x.dtype == torch.float64 or _phase_error(x, frequencies) < _BLURRED
-        else x.double()
-    )
-    if wide.dtype == torch.float64 and not _phase_error(wide, frequencies) < _LOST:
-        raise _too_far(wide, frequencies)
+    wide = _wide(x, frequencies)
     f = frequencies.to(wide.dtype)
     features: Tensor = _FourierFeatures.apply(wide, f.first, f.second, f.amplitude, f.linear)  # type: ignore[no-untyped-call]
     return features.to(x.dtype)
 
 
+def feature_rows(x: Tensor, frequencies: Frequencies) -> Tensor:
+    """Return the random features of rows as rows, differentiable once in x.
+
+    Parameters
+    ----------
+    x : Tensor of shape (N, D)
+    frequencies : Frequencies
+        Converted to x's precision; constants.
+
+    Returns
+    -------
+    Tensor of shape (N, K)
+
+    Raises
+    ------
+    InputError
+        As `fourier_features`.
+    """
+    out = x.new_empty(len(x), frequencies.n_features)
+    # of every row by itself: its features do not depend on those beside it
+    far = ~(_phase_errors(x.detach(), frequencies) < _BLURRED)
+    if x.dtype != torch.float64 and bool(far.any()) and not bool(far.all()):
+        # refused by their numbers among all
+        _wide(x.detach(), frequencies)
+        for some in (far, ~far):
+            out[some] = feature_rows(x[some], frequencies)
+        return out
+    if x.requires_grad and torch.is_grad_enabled():
+        return fourier_features(x, frequencies).T.contiguous()
+    wide = _wide(x, frequencies)
+    f = frequencies.to(wide.dtype)
+    scratch = Scratch(wide)
+    # blocks that stay in the processor's cache
+    for rows in chunks(len(x), max(1, _NUMBERS // f.n_features)):
+        out[rows] = evaluate(wide[rows], f, scratch).features.T
+    return out
+
+
+def with_last_cosine(features: Tensor, phase: float) -> Tensor:
+    """Return features of which the last pair is one cosine, (N, K) -> (N, K - 1).
+
+    sqrt(2) cos(w x + b): its square averages to the pair's over a uniform phase b.
+    """
+    cosines, sines = features.chunk(2, 1)
+    last = math.cos(phase) * cosines[:, -1:] - math.sin(phase) * sines[:, -1:]
+    return torch.cat([cosines[:, :-1], sines[:, :-1], math.sqrt(2.0) * last], 1)
+
+
+def _wide(x: Tensor, frequencies: Frequencies) -> Tensor:
+    """Return rows in a precision that holds their phases, or refuse them."""
+    blurred = x.dtype == torch.float64 or not _phase_error(x, frequencies) < _BLURRED
+    wide = x.double() if blurred else x
+    if blurred and not _phase_error(wide, frequencies) < _LOST:
+        raise _too_far(wide, frequencies)
+    return wide
+
+
 @torch.no_grad()
 def _phase_error(x: Tensor, frequencies: Frequencies) -> float:
     """What rounding may change a phase by, radians, (N, D)."""
-    size = float(frequencies.latents(x).norm(dim=-1).amax()) if len(x) else 0.0
-    return torch.finfo(x.dtype).eps * size * frequencies.fastest
+    return float(_phase_errors(x, frequencies).amax()) if len(x) else 0.0
+
+
+def _phase_errors(x: Tensor, frequencies: Frequencies) -> Tensor:
+    """What rounding may change a phase of every row by, radians, (N, D) -> (N,)."""
+    scale = torch.finfo(x.dtype).eps * frequencies.fastest
+    sizes: Tensor = frequencies.latents(x).norm(dim=-1)
+    return sizes * scale
 
 
 def _too_far(x: Tensor, frequencies: Frequencies) -> InputError:
