@@ -154,6 +154,25 @@ def test_calibration_takes_a_sample_of_rows_and_says_how_far_it_is(
     assert re.search(r"predicting hidden entries, row \d+ of 50 \(", said)
 
 
+def test_calibration_of_a_file_with_named_rows_reads_some_of_them(X, tmp_path, monkeypatch):
+    path = annotated(X, tmp_path)
+    run_folder = tmp_path / "run"
+    assert run("fit", path, *SETTINGS, "--out", run_folder).exit_code == 0
+    words = ["calibrate", run_folder, "--max-rows", 50, "--n-draws", 20, "--seed", 0]
+    monkeypatch.setattr(on_disk, "MANY", 2**22)
+    whole = replied(*words, path)
+    monkeypatch.setattr(on_disk, "MANY", 0)
+    monkeypatch.setattr(apply, "read_rows", None)
+    assert replied(*words, path) == whole
+    names = [f"r{i}" for i in range(300)]
+    parts = write_parts(tmp_path / "parts", X, names)
+    pandas = pytest.importorskip("pandas")
+    for part in parts.glob("*.parquet"):
+        # columns in another order than those of the model
+        pandas.read_parquet(part)[["cell", *COLUMNS[::-1]]].to_parquet(part, index=False)
+    assert replied(*words, parts) == whole
+
+
 def test_whole_numbers_of_parts_come_back_as_whole_numbers(X, tmp_path, monkeypatch):
     pandas = pytest.importorskip("pandas")
     counts = np.hstack([np.rint(10 * X[:, :1]) + 0.0, X[:, 1:]])

@@ -14,7 +14,7 @@ from bochner.cli.data import Reading, column_names
 from bochner.cli.tables import rows_to_use
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import listing
-from bochner.data.row_sources import RowSource
+from bochner.data.row_sources import RowSource, SomeColumns
 from bochner.errors import InputError, message
 from bochner.estimators.settings import likelihoods
 from bochner.estimators.tables import Mixed
@@ -121,6 +121,34 @@ def rows_on_disk(model: LatentVariableEstimator, path: Path) -> RowSource | None
     files = parquet_parts(path)
     has_known = files and known and sorted(parquet_columns(files[0])) == sorted(known)
     return open_rows(files, known) if has_known else None
+
+
+def opened_by_name(
+    model: LatentVariableEstimator,
+    path: Path,
+    index: str | None,
+    layer: Sequence[str],
+    reading: Reading,
+) -> RowSource | None:
+    """Open rows of a large file that names its columns, in the order of the model's, of which some
+    are looked at; None: they have to be read as a table.
+
+    Parameters
+    ----------
+    model, path, index, layer, reading
+        As `read_rows` takes them.
+    """
+    known = column_names(model)
+    if isinstance(model._coding, Mixed) or known is None:
+        return None
+    reading = reading.without(path, model._covariate_coding.names)
+    table = reading.open(path, index, layer, known)
+    names = [] if table is None else table.rows.columns or []
+    if table is None or sorted(names) != sorted(known):
+        return None
+    place = {name: j for j, name in enumerate(names)}
+    order = np.array([place[name] for name in known], dtype=np.int64)
+    return SomeColumns(table.rows, order, known)
 
 
 def _only_array(path: Path, table: Table) -> dict[str, slice] | None:

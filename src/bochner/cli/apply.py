@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bochner.cli.align import read_rows, rows_on_disk
+from bochner.cli.align import opened_by_name, read_rows, rows_on_disk
 from bochner.cli.data import (
     FrameTable,
     Reading,
@@ -229,7 +229,9 @@ def calibrate(options: CalibrateOptions) -> CalibrationReport:
     X: Any = _on_disk(model, options)
     if X is None:
         reading = options.reading.without(options.data, [options.size_factors])
-        X = read_rows(model, options.data, options.index, options.layer, reading).X
+        given = (options.data, options.index, options.layer, reading)
+        X = opened_by_name(model, *given)
+        X = read_rows(model, *given).X if X is None else X
     how: dict[str, Any] = {
         "hide": options.hide,
         "fraction": options.fraction,
