@@ -31,7 +31,7 @@ _FLAGS = (FLAG, "verbose")
 _ROWS = "rows as an array, DataFrame or sparse matrix"
 _DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 _CONVERT = "convert the column to numbers (NaN where a value is missing) or drop it"
-_MIXED = "fit the mixed table with likelihood='auto': "
+_MIXED = "fit the mixed table with likelihood='auto'"
 
 
 def as_rows(X: object) -> Any:
@@ -298,9 +298,11 @@ def check_kind(
     if kinds & set("OSTU") and (hasattr(X, "columns") or isinstance(X, np.ndarray)):
         frame = "pandas.DataFrame(X, columns=model.feature_names_in_)"
         frame = frame if frames else "pandas.DataFrame(X)"
+        # tables of Arrow and Polars become such frames where they may be mixed ones
         if not isinstance(X, np.ndarray):
-            frame = "X.to_pandas()" if hasattr(X, "to_pandas") else ""
-        do = f"{_CONVERT}, or {_MIXED}{frame}" if tables and frame else _CONVERT
+            frame = ""
+        how = f"{_MIXED}: {frame}" if frame else _MIXED
+        do = f"{_CONVERT}, or {how}" if tables else _CONVERT
         do = f"write {frame}, as at the fit" if frames and frame else do
         _refuse_objects(np.asarray(X, dtype=object), names, do)
 

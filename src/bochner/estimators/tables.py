@@ -372,6 +372,18 @@ def _number_of(values: Any, name: str) -> Column:
     return (Whole if kind in "iu" else Number)(name, str(values.dtype))
 
 
+def as_frame(X: Any, likelihood: object) -> Any:
+    """Return a table of Arrow or Polars as a DataFrame where it may be a mixed one: where the
+    likelihood is "auto". Whatever else as it is.
+    """
+    other = hasattr(X, "schema") and hasattr(X, "to_pandas") and not _is_frame(X)
+    if not (other and isinstance(likelihood, str) and likelihood == "auto"):
+        return X
+    for library in ("pandas", "pyarrow"):
+        require(library, "holds mixed tables of Arrow and Polars")
+    return X.to_pandas()
+
+
 def of_views(X: object, views: object) -> Any:
     """Return the columns of a DataFrame that views name: others stay out. X itself where it is none
     or views select otherwise.

@@ -30,7 +30,7 @@ from bochner.data.views import Scaling, check_reach
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.estimators.settings import likelihoods, plans
 from bochner.estimators.settings.likelihoods import SizeFactors
-from bochner.estimators.tables import Coding, coding_of, of_views
+from bochner.estimators.tables import Coding, as_frame, coding_of, of_views
 from bochner.fitting.plan import Fit
 from bochner.kernels.base import SpectralKernel
 from bochner.latent_inference.modes import Placement
@@ -157,6 +157,7 @@ class RowsMixin:
         """Return the columns of a DataFrame that views name; new rows that lack one are left to the
         checks that name it.
         """
+        X = as_frame(X, self.likelihood)
         known = {str(name) for name in getattr(self, "feature_names_in_", ())}
         columns = getattr(X, "columns", None)
         given = set() if columns is None else {str(name) for name in columns}
@@ -166,8 +167,10 @@ class RowsMixin:
     @np.errstate(over="ignore", invalid="ignore")
     def _validate_whole(self, X: object, *, reset: bool) -> FloatArray:
         X = as_rows(_from_torch(X))
-        X = of_views(X, self.views) if reset else self._columns_of_fit(X)
-        if reset:
+        if not reset:
+            X = self._columns_of_fit(X)
+        else:
+            X = of_views(as_frame(X, self.likelihood), self.views)
             self._coding = coding_of(X, self.likelihood, self._views_named)
         X = self._coding.encode(X)
         check_kind(
