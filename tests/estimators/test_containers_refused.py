@@ -130,8 +130,13 @@ def test_sizes_are_refused_before_memory_is_asked_for(X, model):
         with pytest.raises(InputError, match=r"at most 8\.0 GiB, got .* features by as many"):
             bo.NGMVLVM(1, **{**SMALL, **wrong}).fit(X)
     two = {"views": {"a": slice(0, 2), "b": slice(2, 4)}, "n_frequencies": 3000}
-    with pytest.raises(InputError, match=r"got 10\.7 GiB for the matrices of 12,000 features"):
+    with pytest.raises(InputError, match=r"got 21\.5 GiB for the matrices of 12,000 features"):
         bo.NGMVLVM(1, **{**SMALL, **two}).fit(X)
+    # the matrices of 500 to 3,000 features were 6 to 10 a view, with sites 12 to 21
+    with pytest.raises(InputError, match=r"got 14\.9 GiB for the matrices of 10,000 features"):
+        bo.AdvisedRFLVM(
+            1, likelihood="poisson", n_mixtures=1, n_frequencies=5000, max_iter=1
+        ).fit(np.round(np.abs(X)))
     with pytest.raises(
         InputError, match=r"at most 8.0 GiB, got 37.3 GiB for 1,000,000,000 rows"
     ):

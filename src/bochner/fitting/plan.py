@@ -72,10 +72,11 @@ COLUMN_BUDGET = 3e7
 # its columns: with one, tables of some thousand entries ended up to a twentieth of their bound
 # lower.
 SWEEPS = 2
-# Square matrices of the features that training of a view holds at its peak, as measured: with sites
-# of each column more. What they add up to is refused where no memory holds it.
-_MATRICES = 5
-_LOCAL_MATRICES = 14
+# Square matrices of the features that training of a view holds at its peak, with sites of each
+# column more. By hand, of 500 to 3,000 features, 1 to 40 columns, one view or two: 6 to 10, and 12
+# to 21. What they add up to is refused where no memory holds it.
+_MATRICES = 10
+_LOCAL_MATRICES = 20
 # Spectra under which weights are conditioned: placing a row, and files, cost as many times as much.
 POSTERIOR_DRAWS = 2
 # Draws of X over which statistics are averaged: their noise falls as that of as many rows more.
