@@ -21,6 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from bochner.errors import InputError
 from bochner.feature_maps.fourier import FourierFeatures
 from bochner.features import fourier
+from bochner.kernels.indefinite import TL1
 from bochner.kernels.nonstationary import Gibbs, SpectralSum
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
 from bochner.kernels.stationary import RBF, Matern
@@ -327,3 +328,12 @@ def test_rows_whose_phases_no_precision_holds_are_refused(dtype, columns):
     )
     with pytest.raises(InputError, match=text):
         features.transform(rows)
+
+
+def test_kernels_of_another_map_are_sent_there(X):
+    for kernel, text in (
+        (TL1(0.5), r"got TL1\. Type bochner\.KreinFeatures\(TL1\(tau=0\.5\)\)"),
+        (RBF, r"got the class RBF\. Call it, with its parameters: RBF\(\)"),
+    ):
+        with pytest.raises(InputError, match=text):
+            FourierFeatures(kernel).fit(X)

@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from bochner.errors import InputError
+from bochner.feature_maps.comparators import RandomMaclaurin
 from bochner.feature_maps.krein import KreinFeatures
+from bochner.kernels.function import FunctionKernel
 from bochner.kernels.indefinite import TL1, DotProductSeries, Polynomial
 from bochner.krein.sketch import Sketch
 
@@ -89,3 +91,19 @@ def test_rows_close_together_far_from_zero_are_told_apart(X):
 
     model = KreinFeatures(of_distance, **{**QUICK, "max_iter": 50}).fit(1e3 + 1e-3 * X)
     assert model.held_out_error_ < 0.2
+
+
+def test_errors_of_kernels_far_above_their_features_are_finite(X):
+    model = RandomMaclaurin(Polynomial(1023), 64, random_state=0).fit(X)
+    assert model.approximation_error(X, relative=True) == pytest.approx(1.0, abs=0.2)
+    assert 1e100 < model.approximation_error(X) < 1e308
+
+
+@pytest.mark.parametrize("pairwise", [False, True])
+def test_functions_that_return_no_numbers_are_refused(X, pairwise):
+    for value in (None, "a", {}):
+        kernel = FunctionKernel(lambda A, B, value=value: value, pairwise=pairwise)
+        with pytest.raises(
+            InputError, match=r"Expected (numbers|one number for two rows), got"
+        ):
+            KreinFeatures(kernel, **QUICK).fit(X)

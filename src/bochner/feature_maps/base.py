@@ -177,8 +177,12 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         check({"relative": [FLAG]}, {"relative": relative}, "approximation_error")
         rows = self._prepared(self._validate(X, reset=False, min_samples=2).double())
         features = self._features(rows)
-        # features have about the kernel's values as inner products
-        magnitude = magnitude_of(float(features.square().sum(1).max()))
+        # features have about the kernel's values as inner products, or far smaller ones
+        largest = max(
+            float(features.square().sum(1).max()),
+            float(self._exact(rows[:1], rows).abs().max()),
+        )
+        magnitude = magnitude_of(largest)
         features = features / math.sqrt(magnitude)
         signs = self._column_signs()
         left = features if signs is None else features * signs.to(features)

@@ -11,10 +11,11 @@ from sklearn.utils._param_validation import StrOptions
 from torch import Tensor
 
 from bochner.data.accepted import COUNT
-from bochner.errors import InputError
+from bochner.errors import InputError, message
 from bochner.feature_maps.base import DrawnMap
 from bochner.features.fourier import feature_rows, with_last_cosine
 from bochner.kernels.base import Kernel, SpectralKernel
+from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.stationary import RBF
 from bochner.linalg import device_named
 from bochner.processes import isolated, transactional
@@ -68,7 +69,7 @@ class FourierFeatures(DrawnMap):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[object]]] = {
-        "kernel": [StrOptions({"rbf"}), Kernel],
+        "kernel": [StrOptions({"rbf"}), Kernel, IndefiniteKernel, type],
         "n_components": [COUNT],
         "sampling": [StrOptions({"iid", "orthogonal", "sobol"})],
         "random_state": ["random_state"],
@@ -158,6 +159,14 @@ def _checked(kernel: object) -> SpectralKernel:
     """Return a copy of the kernel, which must have a spectral density and values for all its
     parameters.
     """
+    if isinstance(kernel, type):
+        do = f"call it, with its parameters: {kernel.__name__}()"
+        raise InputError(message("a kernel", f"the class {kernel.__name__}", do))
+    if isinstance(kernel, IndefiniteKernel):
+        do = f"type bochner.KreinFeatures({kernel!r})"
+        raise InputError(
+            message("a kernel with a spectral density", f"{type(kernel).__name__}", do)
+        )
     if not isinstance(kernel, SpectralKernel):
         raise InputError(
             f"kernel must have a spectral density, got {type(kernel).__name__}, which has only a "

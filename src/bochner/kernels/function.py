@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bochner.errors import InputError, message
+from bochner.errors import InputError, message, shown
+from bochner.kernels.base import as_tensor
 from bochner.kernels.domains import Domain, IndefiniteKernel, pair_of_points
 
 
@@ -54,11 +55,11 @@ class FunctionKernel(IndefiniteKernel):
         a = left.detach().double().cpu().numpy()
         b = right.detach().double().cpu().numpy()
         values = (
-            [[float(_real(self.function(p, q))) for q in b] for p in a]
+            [[_number(self.function(p, q)) for q in b] for p in a]
             if self.pairwise
             else _real(self.function(a, b))
         )
-        result = torch.as_tensor(values, dtype=torch.float64).detach()
+        result = as_tensor(values)
         if tuple(result.shape) != (len(a), len(b)):
             do = (
                 "return one value per pair of rows, or give "
@@ -80,6 +81,15 @@ class FunctionKernel(IndefiniteKernel):
                 )
             )
         return result.to(device=left.device, dtype=left.dtype)
+
+
+def _number(value: Any) -> float:
+    """Return what a function of two rows returned, which must be one number."""
+    try:
+        return float(_real(value))
+    except (TypeError, ValueError) as error:
+        do = "return a number, or give FunctionKernel(function) where it is one of two arrays"
+        raise InputError(message("one number for two rows", shown(value), do)) from error
 
 
 def _real(values: Any) -> Any:
