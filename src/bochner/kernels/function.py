@@ -85,8 +85,9 @@ class FunctionKernel(IndefiniteKernel):
 
 def _number(value: Any) -> float:
     """Return what a function of two rows returned, which must be one number."""
+    real = _real(value)
     try:
-        return float(_real(value))
+        return float(real)
     except (TypeError, ValueError) as error:
         do = "return a number, or give FunctionKernel(function) where it is one of two arrays"
         raise InputError(message("one number for two rows", shown(value), do)) from error
