@@ -5,7 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
+import bochner as bo
 from bochner.data.row_sources import ArraySource
 from bochner.errors import InputError
 
@@ -56,3 +58,48 @@ def test_a_memory_map_of_a_file_that_was_cut_short_is_refused(mode, offset, tmp_
         InputError, match=r"bytes in .*x\.bin, which had .*\. Start again when"
     ):
         source.read(0, 1)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.arange(30) % 3 == 0,
+        np.array([-1, -30, 4]),
+        [3, 1, 3],
+        np.zeros(0, dtype=np.int64),
+        slice(-4, None),
+        slice(None, None, 7),
+    ],
+)
+def test_rows_are_chosen_as_those_of_an_array(rows):
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    np.testing.assert_array_equal(ArraySource(X)[rows], X[rows])
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        (np.ones(7, dtype=bool), "a mask of 30 rows, got 7"),
+        ([4, 30], "rows of 30, got row 30"),
+        ([-31], "rows of 30, got row -31"),
+        (3, r"got int64 of shape \(\)\. Write rows\[\[3\]\]"),
+    ],
+)
+def test_rows_that_are_not_there_are_refused(rows, text):
+    with pytest.raises(InputError, match=text):
+        ArraySource(np.zeros((30, 3)))[rows]
+
+
+def test_a_file_of_hdf5_that_was_closed_is_refused(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    quick = {"landmarks": 20, "n_frequencies": 4, "init": "pca", "max_iter": 2}
+    model = bo.NGMVLVM(1, **quick, random_state=0)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["x"] = X
+        rows = file["x"]
+        with pytest.warns(ConvergenceWarning):
+            model.fit(rows)
+    for work in (lambda: model.embedding_, lambda: model.fit(rows)):
+        with pytest.raises(InputError, match="got a file that was closed"):
+            work()

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from typer.testing import CliRunner
 
 import bochner as bo
@@ -114,3 +115,35 @@ def test_commands_transform_from_disk_to_disk(X, tmp_path):
     np.testing.assert_array_equal(
         zarr.open(str(run("x.zarr", "z.zarr")), mode="r")[:], expected
     )
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        ("ab", "Expected names of columns, got 'ab'"),
+        ([], "Expected names of columns, got "),
+        ([1], "Expected names of columns, got "),
+        (["a", "b", "a"], "Expected columns that differ, got 'a' more than once"),
+    ],
+)
+def test_columns_are_names_that_differ(columns, text, X, tmp_path):
+    write_parquet(tmp_path / "x.parquet", X)
+    with pytest.raises(InputError, match=text):
+        bo.open_rows(tmp_path / "x.parquet", columns=columns)
+
+
+def test_sparse_matrices_of_files_damaged_and_backed(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "x.h5ad"
+    X = sp.csr_matrix(np.random.default_rng(0).poisson(1.0, (20, 4)).astype(float))
+    anndata.AnnData(X).write_h5ad(path)
+    backed = anndata.read_h5ad(path, backed="r")
+    with pytest.raises(InputError, match=r"backed by its file\. Pass bochner\.open_rows"):
+        bo.NGMVLVM().fit(backed.X)
+    backed.file.close()
+    with h5py.File(path, "r+") as file:
+        file["X/indices"][3] = 99
+    # written out it would be beyond the block
+    with pytest.raises(InputError, match=r"of 4 columns, got column 99\. The file is damaged"):
+        bo.open_rows(path).read(0, 20)

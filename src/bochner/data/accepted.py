@@ -113,6 +113,10 @@ def _check_container(X: object) -> None:
         )
         do = f"to fit it write bochner.fit_{kind.lower()}(...), rows for other methods are {rows}"
         raise InputError(message(_ROWS, f"an object of type {kind}", do))
+    if hasattr(X, "to_memory") and hasattr(X, "group"):
+        got = "a sparse matrix of an AnnData that is backed by its file"
+        read = "pass bochner.open_rows(path), which reads it block by block, or X.to_memory()"
+        raise InputError(message(_ROWS, got, read))
     _refuse_single(X)
     if X is None:
         raise InputError(message(_ROWS, "None", do))

@@ -83,10 +83,10 @@ class RowSource(ABC):
         for part in chunks(end - start, self.block_rows):
             yield self.read(start + part.start, start + part.stop)
 
-    def __getitem__(self, rows: slice | IntArray) -> FloatArray:
+    def __getitem__(self, rows: slice | IntArray | NDArray[np.bool_]) -> FloatArray:
         """Return rows, as an array in memory does."""
         if not isinstance(rows, slice):
-            return self.take(rows)
+            return self.take(self._numbers_of(np.asarray(rows)))
         start, stop, step = rows.indices(self.n_rows)
         if step == 1:
             parts = list(self.blocks(start, stop))
@@ -94,6 +94,24 @@ class RowSource(ABC):
                 parts[0] if len(parts) == 1 else np.concatenate([self.take(_NO_ROWS), *parts])
             )
         return self.take(np.arange(start, stop, step))
+
+    def _numbers_of(self, rows: NDArray[np.generic]) -> IntArray:
+        """Return the numbers of rows that a mask marks, or that are counted from the end."""
+        if rows.ndim != 1 or rows.dtype.kind not in "iub":
+            got = f"{rows.dtype} of shape {rows.shape}"
+            want = "rows as a slice, a list of their numbers or a mask"
+            raise InputError(message(want, got, "write rows[[3]] for row 3"))
+        if rows.dtype.kind == "b" and len(rows) == self.n_rows:
+            return np.flatnonzero(rows)
+        if rows.dtype.kind == "b":
+            got = f"{len(rows):,}"
+            raise InputError(message(f"a mask of {self.n_rows:,} rows", got, "correct it"))
+        index: IntArray = rows.astype(np.int64, copy=False)
+        outside = (index < -self.n_rows) | (index >= self.n_rows)
+        if outside.any():
+            got = f"row {int(index[outside][0])}"
+            raise InputError(message(f"rows of {self.n_rows:,}", got, "correct its number"))
+        return np.where(index < 0, index + self.n_rows, index)
 
     def take(self, index: IntArray) -> FloatArray:
         """Return rows by their numbers, (l,), in that order: blocks without one are not read."""
@@ -171,7 +189,7 @@ class ArraySource(RowSource):
     @np.errstate(over="ignore", invalid="ignore")
     def read(self, start: int, stop: int) -> FloatArray:
         """Return the rows from ``start`` to before ``stop``."""
-        _check_length(self.array)
+        _check_there(self.array)
         part = np.asarray(self.array[start:stop])
         if part.shape != (stop - start, self.n_columns):
             place = f"rows {start} to {stop - 1}"
@@ -226,10 +244,13 @@ class PartSource(_OfAnother):
         return self.source.read(self._start + start, self._start + stop)
 
 
-def _check_length(array: NDArray[np.generic]) -> None:
-    """Refuse a memory map of a file that was cut short since: reading beyond its end kills the
-    process.
+def _check_there(array: Any) -> None:
+    """Refuse an array of a file that was closed since, or cut short: reading a memory map beyond
+    its end kills the process.
     """
+    # h5py's are falsy once their file is closed
+    if type(array).__module__.startswith("h5py") and not array:
+        raise changed("a file that was closed")
     mapped = _map_of(array)
     if mapped is None:
         return
@@ -438,6 +459,7 @@ def is_stored(X: object) -> bool:
     kind = type(X).__module__.partition(".")[0]
     if kind not in ("zarr", "h5py", "dask"):
         return False
+    _check_there(X)
     if is_dask_table(X):
         do = "make it an array: X.to_dask_array(lengths=True)"
         raise InputError(message("an array of rows", f"a {DASK_TABLE}", do))

@@ -70,6 +70,7 @@ def open_rows(
         if not exists(file):
             got = f"{file}, which does not exist"
             raise InputError(message("a file", got, "check the path"))
+    _check_columns(columns)
     first = paths[0]
     kind = first.suffix.lower()
     if len(paths) == 1 and (kind in (".npy", ".h5ad") or in_zarr(first)):
@@ -86,6 +87,19 @@ def open_rows(
         do = "convert it, or read it whole: bochner.io.readers.read"
         raise InputError(message(f"rows in {', '.join(STORED)}", got, do))
     return ParquetSource(parts, columns)
+
+
+def _check_columns(columns: Sequence[str] | None) -> None:
+    """Refuse what are no names of columns, all different."""
+    if columns is None:
+        return
+    is_sequence = isinstance(columns, Sequence) and not isinstance(columns, str)
+    if not is_sequence or not columns or not all(isinstance(name, str) for name in columns):
+        do = 'write columns=["height", "weight"], or leave it out for all'
+        raise InputError(message("names of columns", shown(columns), do))
+    if repeated := [name for j, name in enumerate(columns) if name in columns[:j]]:
+        got = f"{repeated[0]!r} more than once"
+        raise InputError(message("columns that differ", got, "name it once"))
 
 
 def parquet_columns(path: Path) -> list[str]:
@@ -252,6 +266,13 @@ class SparseRows(RowSource):
         entries = slice(int(ends[0]), int(ends[-1]))
         values = self._group["data"][entries]
         places = self._group["indices"][entries]
+        width = self._shape[1]
+        outside = (places < 0) | (places >= width)
+        if outside.any():
+            # written out they would be beyond the block
+            got = f"column {int(places[outside][0])}"
+            do = "the file is damaged: write it again"
+            raise InputError(message(f"a sparse matrix of {width:,} columns", got, do))
         parts = (values, places, ends - ends[0])
         rows: Any = sp.csr_array(parts, shape=(stop - start, self._shape[1]))
         return rows[:, self._index].astype(self.dtype)

@@ -213,7 +213,10 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
                 )
             )
         # rows on disk are completed in memory
-        if source_of(X) is not None:
+        if (source := source_of(X)) is not None:
+            what = f"{source.n_rows:,} × {source.n_columns:,} numbers, completed in memory"
+            do = "complete rows in parts, such as X[:100_000], or run bochner impute"
+            Memory().check(source.held_bytes, what, do)
             X = values = values[:]
         warn_of_empty(values)
         if n_draws is not None:
