@@ -32,6 +32,11 @@ class _SphereMap(DrawnMap):
     def _alive(self, rows: Tensor) -> Tensor:
         return (rows != 0).any(1)
 
+    def _without_dead(self, features: Tensor, rows: Tensor) -> Tensor:
+        """Return features that are zero for rows of norm zero."""
+        alive = self._alive(rows)
+        return features if bool(alive.all()) else features * alive[:, None]
+
     def _n_zero(self, rows: Tensor) -> int:
         return len(rows) - int(self._alive(rows).sum())
 
@@ -163,7 +168,7 @@ class RandomMaclaurin(_SphereMap):
             features = torch.cat(
                 [torch.full_like(rows[:, :1], constant), linear * rows, features], 1
             )
-        return features * self._alive(rows)[:, None]
+        return self._without_dead(features, rows)
 
 
 class SphericalFeatures(_SphereMap):
@@ -283,5 +288,5 @@ class SphericalFeatures(_SphereMap):
         return self
 
     def _features(self, rows: Tensor) -> Tensor:
-        phase = rows @ self.frequencies_.to(rows).T + self.phases_.to(rows)
-        return self.amplitude_ * phase.cos() * self._alive(rows)[:, None]
+        phase = torch.addmm(self.phases_.to(rows), rows, self.frequencies_.to(rows).T)
+        return self._without_dead(self.amplitude_ * phase.cos(), rows)

@@ -98,7 +98,10 @@ def maclaurin_features(x: Tensor, points: MaclaurinPoints) -> Tensor:
     Tensor of shape (n, K)
     """
     columns = points.amplitude.to(x)[None, :].expand(x.shape[0], -1)
+    # columns without a further factor, those of degree 0 first
+    finished = []
     for signs in points.signs:
         count = signs.shape[0]
-        columns = torch.cat([columns[:, :count] * (x @ signs.to(x).T), columns[:, count:]], 1)
-    return columns
+        finished.append(columns[:, count:])
+        columns = columns[:, :count] * (x @ signs.to(x).T)
+    return torch.cat([columns, *reversed(finished)], 1)
