@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
@@ -48,6 +49,16 @@ def test_sparse_rows_give_the_features_of_the_array(model, X, kind, dtype):
     np.testing.assert_allclose(
         sparse.approximation_error(kind(rows)), dense.approximation_error(rows)
     )
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+def test_tables_of_sparse_columns_are_tables(model, X):
+    table = pd.DataFrame(np.where(X > 0.3, X, 0.0), columns=["a", "b", "c"])
+    sparse = pd.DataFrame.sparse.from_spmatrix(sp.csr_array(table), columns=table.columns)
+    fitted = clone(model).fit(sparse)
+    assert list(fitted.feature_names_in_) == ["a", "b", "c"]
+    np.testing.assert_array_equal(fitted.transform(sparse), fitted.transform(table))
+    assert len(next(fitted.iter_transform(sparse, 13))) == 13
 
 
 def test_wide_sparse_rows_are_never_dense_at_once():

@@ -21,7 +21,7 @@ from bochner import random
 from bochner.data.accepted import COUNT, FLAG, as_rows, check, check_kind
 from bochner.data.row_sources import floating, is_stored, read_by_parts
 from bochner.errors import DataWarning, InputError, message, warn_user
-from bochner.feature_maps.sections import by_rows, counted_from, cut, sections
+from bochner.feature_maps.sections import counted_from, cut, dense, sections
 from bochner.kernels.domains import magnitude_of
 from bochner.linalg import check_dense, device_named
 from bochner.memory import Memory
@@ -283,7 +283,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if not isinstance(X, Tensor):
             X = as_rows(X)
             check_kind(X)
-            X = by_rows(X).toarray() if sp.issparse(X) else X
+            X = dense(X)
             array = np.ascontiguousarray(validate_data(self, X, **options))
             # torch warns about memory it may not write; nothing here writes, but the warning would
             # reach the user

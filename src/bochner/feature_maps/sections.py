@@ -64,6 +64,15 @@ def by_rows(X: Any) -> Any:
     return X if compressed is None else compressed()
 
 
+def dense(X: Any) -> Any:
+    """Return a sparse matrix, or a table of sparse columns, dense; whatever else as it is."""
+    if sp.issparse(X):
+        return by_rows(X).toarray()
+    types = list(getattr(X, "dtypes", ())) if hasattr(X, "sparse") else []
+    sparse = bool(types) and all(hasattr(kind, "fill_value") for kind in types)
+    return X.sparse.to_dense() if sparse else X
+
+
 @contextmanager
 def counted_from(first: int) -> Iterator[None]:
     """Let a message about a row of a part say where the part begins."""
