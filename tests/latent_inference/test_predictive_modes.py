@@ -19,6 +19,7 @@ from bochner.latent_inference.predictive_modes import (
     climbed,
     combinations,
     joined,
+    laplace_modes,
     predictive_target,
 )
 from bochner.likelihoods.binomial import Binomial
@@ -309,3 +310,20 @@ def test_a_climb_does_not_go_to_and_fro_between_a_slope_and_a_valley():
     assert len(evaluations) < 100
     assert float(slope.abs().max()) < 1e-4
     assert bool((bend < 0.0).all())
+
+
+class _TwoNarrowModes:
+    """Two normal densities of the same evidence, 0.001 wide."""
+
+    def evaluate(self, x, rows):
+        away = x - x.sign()
+        hessian = torch.full((len(rows), 1, 1), -1e6, dtype=x.dtype)
+        return -0.5e6 * away.square().sum(1), -1e6 * away, hessian
+
+
+def test_narrow_modes_weigh_what_they_hold_however_near_a_climb_begins():
+    """A short step ended the climb at the value before it, 3 nats below that of the mode."""
+    starts = torch.tensor([[[-1.0], [1.0025]]]).double()
+    every = torch.ones(1, 2, dtype=torch.bool)
+    modes = laplace_modes(_TwoNarrowModes(), starts, every, 3e-3, 100)
+    torch.testing.assert_close(modes.log_weights[:, 0], modes.log_weights[:, 1])

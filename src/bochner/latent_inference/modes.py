@@ -141,6 +141,8 @@ class Limits:
         promises to the value.
     long : int
         One of more steps is winding.
+    rise : float
+        One that promises more nats does not end it, however short it is.
     """
 
     tolerance: float
@@ -148,6 +150,7 @@ class Limits:
     hopeless: float = HOPELESS
     near: float = 0.0
     long: int = _LONG
+    rise: float = torch.inf
 
 
 def climb(
@@ -181,7 +184,7 @@ def climb(
     walked = torch.zeros_like(value)
     idle = torch.zeros_like(rows)
     # a step that promises more may be short because it leads back to a crest
-    promised = _RISEN if on_ridge else torch.inf
+    promised = _RISEN if on_ridge else limits.rise
     for number in range(limits.max_steps):
         step, gain = newton_step(gradient[active], hessian[active], radius[active])
         best = leaders.scatter_reduce(0, rows, value, "amax")[rows[active]]

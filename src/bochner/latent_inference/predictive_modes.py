@@ -43,8 +43,8 @@ CACHED_NUMBERS = 2**18
 
 # More combinations of the views' draws are not visited: the draws of all views are paired instead.
 _COMBINATIONS = 12
-# A step of this length ends a climb.
-_TOLERANCE = 3e-3
+# Steps of this length end a climb, unless they promise more nats, as where modes are narrow.
+_TOLERANCE, _RISE = 3e-3, 0.05
 # Nats by which a start may lie behind the best of its row: exp(-10) weighs little.
 _BEHIND = 10.0
 # Log weight of a climb that broke down: none beside others, an equal one where all did.
@@ -304,7 +304,7 @@ def laplace_modes(
     """
     count, dim = starts.shape[1:]
     index = kept.flatten().nonzero()[:, 0]
-    limits = Limits(tolerance, max_steps, _BEHIND, near)
+    limits = Limits(tolerance, max_steps, _BEHIND, near, rise=_RISE)
     climbs = climb(target, starts.flatten(0, 1)[index], index // count, limits)
     points, value, hessian = (part.double() for part in climbs[:3])
     covariance, log_volume = positive_inverse(-hessian)
