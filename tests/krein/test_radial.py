@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bochner import random
-from bochner.features.spherical import direction_mean
+from bochner.features.spherical import _rule, direction_mean
 from bochner.kernels.function import FunctionKernel
 from bochner.kernels.indefinite import Hellinger, Polynomial, Tanh
 from bochner.krein.radial import evenly, radial_frequencies
@@ -81,3 +81,10 @@ def test_pairs_are_chosen_from_the_first_to_the_last(n):
     steps = chosen.diff()
     assert not len(steps) or int(steps.max() - steps.min()) <= 1
     assert chosen.dtype == torch.int64
+
+
+def test_waves_of_many_dimensions_take_no_more_nodes_than_their_mean():
+    _rule.cache_clear()
+    known = sketched(Polynomial(10), 5000, 60)
+    assert error(radial_frequencies(known, 20), known) < 0.1
+    assert _rule.cache_info().currsize == 1

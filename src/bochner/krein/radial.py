@@ -33,8 +33,10 @@ from bochner.krein.sketch import Sketch
 # Pairs of rows of which the kernel is fitted, and radii of which its spectrum is made.
 _PAIRS = 3000
 _RADII = 48
-# Largest radius in multiples of the width of a direction, 1 / sqrt(d), at the widest distance.
+# Largest radius in multiples of the width of a direction, 1 / sqrt(d), at the widest distance; in
+# radians where there are few dimensions.
 _WIDTHS = 12.0
+_LONGEST = 85.0
 # Orders of TL1's series beyond those that all columns may have: some columns vary more.
 _MORE_ORDERS = 4
 
@@ -171,7 +173,7 @@ def _grid(sketch: Sketch, dim: int) -> Tensor:
     widest = float(distances.max())
     close = float(distances.quantile(0.02))
     low = 0.05 * math.sqrt(dim) / middle
-    high = min(4.0 * math.sqrt(dim) / close, max(85.0, _WIDTHS * math.sqrt(dim)) / widest)
+    high = min(4.0 * math.sqrt(dim) / close, max(_LONGEST, _WIDTHS * math.sqrt(dim)) / widest)
     grid = torch.logspace(
         math.log10(low), math.log10(max(high, 2 * low)), _RADII - 1, dtype=torch.float64
     )
@@ -207,8 +209,9 @@ class _Pairs:
         j = second[chosen].to(sketch.x.device)
         phases = (sketch.x[i] - sketch.x[j]).norm(dim=1).cpu()[:, None] * radii
         waves = direction_mean(phases, dim)
-        # cos^2 = (1 + cos of twice) / 2
-        square = 0.5 * (1.0 + direction_mean(2.0 * phases, dim))
+        # cos^2 = (1 + cos of twice) / 2; beyond the widths the mean is zero, and costs nodes
+        twice = (2.0 * phases).clamp(max=max(2.0 * _LONGEST, _WIDTHS * math.sqrt(dim)))
+        square = 0.5 * (1.0 + direction_mean(twice, dim))
         variance = (square - waves.square()).clamp(min=0.0).mean(0)
         target = sketch.target[i, j].cpu() / sketch.scale
         return cls(waves, variance.sqrt(), target, sketch.scale)
