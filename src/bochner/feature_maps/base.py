@@ -97,8 +97,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if is_stored(X) and hasattr(X, "map_blocks"):
             return self._lazily(X)
         if sp.issparse(X) or read_by_parts(X) is not None:
-            chunk = max(1, min(_CHUNK, _NUMBERS // self.n_features_in_))
-            return np.concatenate(list(self.iter_transform(X, chunk)))
+            return self._joined(X)
         features, n_zero = self._transform(X)
         self._warn(n_zero)
         return features
@@ -139,6 +138,20 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             first += len(features)
             yield features
         self._warn(total)
+
+    def _joined(self, X: Any) -> Any:
+        """Return the features of rows that are read chunk by chunk."""
+        chunk = max(1, min(_CHUNK, _NUMBERS // self.n_features_in_))
+        parts = self.iter_transform(X, chunk)
+        first = next(parts)
+        # no chunk is kept: between those that are, memory would not be given back
+        out = np.empty((X.shape[0], self._n_features_out), first.dtype)
+        out[: len(first)] = first
+        stop = len(first)
+        for part in parts:
+            out[stop : stop + len(part)] = part
+            stop += len(part)
+        return out
 
     def _lazily(self, X: Any) -> object:
         """Return the features of a Dask array as one: nothing is computed here."""
