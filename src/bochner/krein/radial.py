@@ -29,9 +29,12 @@ from bochner.krein.signed_frequencies import (
     SignedFrequencies,
 )
 from bochner.krein.sketch import Sketch
+from bochner.memory import chunks
 
-# Pairs of rows of which the kernel is fitted, and radii of which its spectrum is made.
+# Pairs of rows of which the kernel is fitted, numbers of their differences at a time, and radii of
+# which its spectrum is made.
 _PAIRS = 3000
+_NUMBERS = 2**20
 _RADII = 48
 # Largest radius in multiples of the width of a direction, 1 / sqrt(d), at the widest distance; in
 # radians where there are few dimensions.
@@ -207,7 +210,10 @@ class _Pairs:
         chosen = evenly(len(first), _PAIRS)
         i = first[chosen].to(sketch.x.device)
         j = second[chosen].to(sketch.x.device)
-        phases = (sketch.x[i] - sketch.x[j]).norm(dim=1).cpu()[:, None] * radii
+        # of wide tables some pairs at a time
+        some = chunks(len(chosen), max(1, _NUMBERS // dim))
+        apart = [(sketch.x[i[part]] - sketch.x[j[part]]).norm(dim=1) for part in some]
+        phases = torch.cat(apart).cpu()[:, None] * radii
         waves = direction_mean(phases, dim)
         # cos^2 = (1 + cos of twice) / 2; beyond the widths the mean is zero, and costs nodes
         twice = (2.0 * phases).clamp(max=max(2.0 * _LONGEST, _WIDTHS * math.sqrt(dim)))
