@@ -85,7 +85,7 @@ SETTINGS = {
     "movies617": NARROW,
     "3sources": NARROW,
     "citeseer": WIDE,
-    "handwritten": WIDE,
+    "handwritten": DROPPED,
 }
 QUICK = 20  # steps
 
