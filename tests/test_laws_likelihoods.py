@@ -543,6 +543,22 @@ def test_densities_of_large_counts_have_all_their_digits(power, away):
         torch.testing.assert_close(likelihood.density(y).value(psi), expected, **tolerance)
 
 
+@pytest.mark.parametrize(
+    "likelihood",
+    [Bernoulli(), Binomial(7), Categorical([[0, 1, 2]]), NegativeBinomial(1.0), Poisson()],
+    ids=lambda likelihood: likelihood.name,
+)
+def test_log_prob_has_its_slopes_where_the_log_odds_are_zero(likelihood):
+    """Weights of zero put psi there: the slope of its magnitude, 0, is not that of log p."""
+    y = torch.tensor([[0.0, 0.0], [1.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
+    y = y[:, :1] if not isinstance(likelihood, Categorical) else y
+    density = likelihood.density(y)
+    psi = torch.zeros_like(y)
+    by_torch = EntryDensity(y, likelihood.log_prob).derivatives(psi)
+    for expected, found in zip(density.derivatives(psi), by_torch, strict=True):
+        torch.testing.assert_close(found, expected.expand(y.shape))
+
+
 def test_the_dispersion_of_large_counts_has_the_slope_that_all_their_digits_have():
     """Of 2^60 the slope was rounded to hundreds."""
     slopes = []

@@ -67,6 +67,7 @@ def test_a_memory_map_of_a_file_that_was_cut_short_is_refused(mode, offset, tmp_
         np.array([-1, -30, 4]),
         [3, 1, 3],
         np.zeros(0, dtype=np.int64),
+        [],
         slice(-4, None),
         slice(None, None, 7),
     ],

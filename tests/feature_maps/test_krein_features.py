@@ -478,11 +478,19 @@ def test_best_is_the_better_of_gradient_and_spectral(kernel, n_components):
 def test_a_search_that_would_take_minutes_is_warned_of():
     features = KreinFeatures("polynomial", n_components=4, max_iter=1, random_state=0)
     features.kernel_ = resolve("polynomial")
-    text = "of 1,400 rows in 1,500 columns takes minutes.* or inference='spec"
+    text = "of 1,400 rows in 1,500 columns takes minutes.*fewer of both.*, or inference='spec"
     with pytest.warns(DataWarning, match=text):
         features._warn_of_width(
             SimpleNamespace(x=torch.zeros(1000, 1500), held_out=torch.zeros(400, 1500))
         )
+    # the published updates take no less time of fewer rows, and this kernel has no spectrum
+    features = KreinFeatures(lambda a, b: a @ b.T, inference="taylor")
+    features.kernel_ = resolve(features.kernel)
+    with pytest.warns(DataWarning, match=r"of the columns\. In seconds: PCA before it\.$"):
+        features._warn_of_width(
+            SimpleNamespace(x=torch.zeros(9, 1500), held_out=torch.zeros(2, 1500))
+        )
+    features = KreinFeatures("polynomial", n_components=4, max_iter=1, random_state=0)
     rows = np.random.default_rng(100).uniform(size=(12, 1500))
     with warnings.catch_warnings():
         warnings.simplefilter("error", DataWarning)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import numpy as np
 import pytest
@@ -117,12 +118,32 @@ def test_commands_transform_from_disk_to_disk(X, tmp_path):
     )
 
 
+def test_columns_are_named_by_arrays_too(X, tmp_path):
+    write_parquet(tmp_path / "x.parquet", X)
+    for names in (np.array(["c", "a"]), np.array(["c", "a"], dtype=object)):
+        source = bo.open_rows(tmp_path / "x.parquet", columns=names)
+        assert source.columns == ["c", "a"]
+        np.testing.assert_array_equal(source.whole(), X[:, [2, 0]])
+
+
+def test_as_many_columns_as_there_are_genes_are_checked_at_once(tmp_path):
+    """Each name was looked for among all before it: 30,000 of them took 5 seconds."""
+    (tmp_path / "x.parquet").touch()
+    begun = time.process_time()
+    with pytest.raises(InputError, match="'gene 0' more than once"):
+        bo.open_rows(
+            tmp_path / "x.parquet", [f"gene {j}" for j in range(100_000)] + ["gene 0"]
+        )
+    assert time.process_time() - begun < 5.0
+
+
 @pytest.mark.parametrize(
     ("columns", "text"),
     [
         ("ab", "Expected names of columns, got 'ab'"),
         ([], "Expected names of columns, got "),
         ([1], "Expected names of columns, got "),
+        (np.array([[1, 2]]), "Expected names of columns, got "),
         (["a", "b", "a"], "Expected columns that differ, got 'a' more than once"),
     ],
 )

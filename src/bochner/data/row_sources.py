@@ -97,6 +97,9 @@ class RowSource(ABC):
 
     def _numbers_of(self, rows: NDArray[np.generic]) -> IntArray:
         """Return the numbers of rows that a mask marks, or that are counted from the end."""
+        if rows.shape == (0,) and rows.dtype.kind == "f":
+            # to NumPy an empty list is one of real numbers
+            return np.empty(0, dtype=np.int64)
         if rows.ndim != 1 or rows.dtype.kind not in "iub":
             got = f"{rows.dtype} of shape {rows.shape}"
             want = "rows as a slice, a list of their numbers or a mask"

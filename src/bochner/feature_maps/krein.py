@@ -180,9 +180,9 @@ class KreinFeatures(FeatureMap):
 
         Parameters
         ----------
-        X : array-like, Tensor or row source of shape (n_samples, n_features)
-            At least two rows. Memory maps are read block by block, without a copy; only the sketch
-            is held.
+        X : array-like, sparse matrix, Tensor or row source of shape (n_samples, n_features)
+            At least two rows. Memory maps are read block by block, without a copy, and sparse
+            matrices are dense only so; only the sketch is held.
         y : ignored
 
         Returns
@@ -203,7 +203,8 @@ class KreinFeatures(FeatureMap):
         Warns
         -----
         DataWarning
-            ``n_components`` is odd.
+            ``n_components`` is odd, or the search takes minutes: beyond 1,000 columns, of as many
+            rows.
         """
         self._validate_params()
         if self.n_components % 2:
@@ -275,16 +276,19 @@ class KreinFeatures(FeatureMap):
         n_columns = sketch.x.shape[1]
         n_rows = len(sketch.x) + len(sketch.held_out)
         # the published updates know no span
-        width = n_columns if self.inference == "taylor" else min(n_columns, n_rows)
+        by_columns = self.inference == "taylor"
+        width = n_columns if by_columns else min(n_columns, n_rows)
         if width <= _WIDE or self.inference == "spectral":
             return
-        others = "PCA before it"
+        faster = ["PCA before it"]
+        if not by_columns:
+            faster.insert(0, "a smaller sketch_size")
         if self._has_spectrum:
-            others += ", or inference='spectral'"
+            faster.append("inference='spectral'")
+        of = "of the columns" if by_columns else "of the fewer of both"
         warn_user(
             f"The search for frequencies of {n_rows:,} rows in {n_columns:,} columns takes "
-            "minutes: its time grows with the cube of the fewer of both. A smaller sketch_size, "
-            f"{others} takes seconds.",
+            f"minutes: its time grows with the cube {of}. In seconds: {', or '.join(faster)}.",
             DataWarning,
         )
 

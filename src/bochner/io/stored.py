@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import listing
@@ -30,7 +32,7 @@ STORED = (".npy", ".zarr", ".parquet", ".h5ad")
 
 def open_rows(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    columns: Sequence[str] | None = None,
+    columns: Sequence[str] | NDArray[np.generic] | None = None,
 ) -> RowSource:
     """Open rows that need not fit into memory: what an estimator's ``fit`` and ``transform`` take.
 
@@ -43,8 +45,8 @@ def open_rows(
         are compressed by rows; zeros are observed values. The index of pandas and Dask is left out
         of the columns of parquet files, and so are files of a folder whose names begin with a dot
         or an underscore.
-    columns : sequence of str, optional
-        Columns of parquet files; by default all.
+    columns : sequence or array of str, optional
+        Columns of parquet files, such as a model's ``feature_names_in_``; by default all.
 
     Returns
     -------
@@ -70,11 +72,11 @@ def open_rows(
         if not exists(file):
             got = f"{file}, which does not exist"
             raise InputError(message("a file", got, "check the path"))
-    _check_columns(columns)
+    names = None if columns is None else _names(columns)
     first = paths[0]
     kind = first.suffix.lower()
     if len(paths) == 1 and (kind in (".npy", ".h5ad") or in_zarr(first)):
-        if columns is not None:
+        if names is not None:
             do = "leave columns out, or choose columns of the array"
             raise InputError(message("columns only for parquet files", f"{first}", do))
         if kind == ".npy":
@@ -86,20 +88,22 @@ def open_rows(
         got = f"{first}{more}"
         do = "convert it, or read it whole: bochner.io.readers.read"
         raise InputError(message(f"rows in {', '.join(STORED)}", got, do))
-    return ParquetSource(parts, columns)
+    return ParquetSource(parts, names)
 
 
-def _check_columns(columns: Sequence[str] | None) -> None:
-    """Refuse what are no names of columns, all different."""
-    if columns is None:
-        return
-    is_sequence = isinstance(columns, Sequence) and not isinstance(columns, str)
-    if not is_sequence or not columns or not all(isinstance(name, str) for name in columns):
+def _names(columns: object) -> list[str]:
+    """Return the names of columns, all different, or refuse what are none."""
+    # a model's feature_names_in_, or the columns of a DataFrame
+    given = columns.tolist() if hasattr(columns, "tolist") else columns
+    many = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else []
+    names = [name for name in many if isinstance(name, str)]
+    if not names or len(names) < len(many):
         do = 'write columns=["height", "weight"], or leave it out for all'
         raise InputError(message("names of columns", shown(columns), do))
-    if repeated := [name for j, name in enumerate(columns) if name in columns[:j]]:
+    if repeated := [name for name, times in Counter(names).items() if times > 1]:
         got = f"{repeated[0]!r} more than once"
         raise InputError(message("columns that differ", got, "name it once"))
+    return names
 
 
 def parquet_columns(path: Path) -> list[str]:

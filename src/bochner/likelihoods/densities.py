@@ -35,8 +35,10 @@ def log_odds_density(y: Tensor, failures: Tensor, z: Tensor) -> Tensor:
     Of z above 0 as the same with successes and failures exchanged: the large parts are not
     subtracted from each other.
     """
-    away = z.abs().neg_()
-    lost = torch.where(z > 0.0, failures, y) * away
+    above = z > 0.0
+    # not by `abs`, whose slope at 0 is 0
+    away = torch.where(above, -z, z)
+    lost = torch.where(above, failures, y) * away
     return torch.addcmul(lost, y + failures, softplus(away), value=-1.0)
 
 
