@@ -4,7 +4,11 @@ from bochner.likelihoods.binomial import Bernoulli, Binomial
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.likelihood import Curvatures, Gaussian, Slopes
 from bochner.likelihoods.negative_binomial import NegativeBinomial
-from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
+from bochner.likelihoods.nonconjugate import (
+    Likelihood,
+    NonConjugateLikelihood,
+    SeparableLikelihood,
+)
 from bochner.likelihoods.poisson import Poisson
 
 __all__ = [
@@ -17,5 +21,6 @@ __all__ = [
     "NegativeBinomial",
     "NonConjugateLikelihood",
     "Poisson",
+    "SeparableLikelihood",
     "Slopes",
 ]
