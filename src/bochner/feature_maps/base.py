@@ -171,7 +171,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
         Parameters
         ----------
-        X : array-like or Tensor of shape (n_samples, n_features)
+        X : array-like, sparse matrix or Tensor of shape (n_samples, n_features)
             At least two rows.
         relative : bool, default=False
             Divide by the root mean square of the exact kernel over the same pairs.
@@ -322,7 +322,7 @@ class DrawnMap(FeatureMap):
 
         Parameters
         ----------
-        X : array-like or Tensor of shape (n_samples, n_features)
+        X : array-like, sparse matrix or Tensor of shape (n_samples, n_features)
             Only its shape matters.
         y : ignored
 
@@ -337,7 +337,7 @@ class DrawnMap(FeatureMap):
 
         Parameters
         ----------
-        X : array-like or Tensor of shape (n_samples, n_features)
+        X : array-like, sparse matrix or Tensor of shape (n_samples, n_features)
             Only its shape matters.
         y : ignored
 

@@ -109,7 +109,7 @@ class RandomMaclaurin(_SphereMap):
 
         Parameters
         ----------
-        X : array-like or Tensor of shape (n_samples, n_features)
+        X : array-like, sparse matrix or Tensor of shape (n_samples, n_features)
             Only its shape matters.
         y : ignored
 
@@ -245,7 +245,7 @@ class SphericalFeatures(_SphereMap):
 
         Parameters
         ----------
-        X : array-like or Tensor of shape (n_samples, n_features)
+        X : array-like, sparse matrix or Tensor of shape (n_samples, n_features)
             Only its shape matters.
         y : ignored
 

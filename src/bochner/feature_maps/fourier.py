@@ -98,7 +98,7 @@ class FourierFeatures(DrawnMap):
 
         Parameters
         ----------
-        X : array-like, Tensor or row source of shape (n_samples, n_features)
+        X : array-like, sparse matrix, Tensor or row source of shape (n_samples, n_features)
             Only its shape matters. Memory maps are read block by block, without a copy.
         y : ignored
 

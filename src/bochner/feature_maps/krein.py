@@ -234,8 +234,8 @@ class KreinFeatures(FeatureMap):
 
         Parameters
         ----------
-        X : array-like or Tensor of shape (n, n_features)
-        Y : array-like or Tensor of shape (m, n_features), optional
+        X : array-like, sparse matrix or Tensor of shape (n, n_features)
+        Y : array-like, sparse matrix or Tensor of shape (m, n_features), optional
             X where it is None.
 
         Returns
