@@ -142,7 +142,7 @@ class Limits:
     long : int
         One of more steps is winding.
     rise : float
-        One that promises more nats does not end it, however short it is.
+        One that promises more nats does not end it, however short it is; many in a row do.
     """
 
     tolerance: float

@@ -293,9 +293,8 @@ def laplace_modes(
         In the precision of the target.
     kept : Tensor of shape (n, C), bool
         Starts that are climbed from; at least one of every row.
-    tolerance : float
-        A step of this length ends a climb.
-    max_steps : int
+    tolerance, max_steps, near
+        As in `Limits`, whose ``rise`` is some hundredths of a nat here.
 
     Returns
     -------
