@@ -22,7 +22,7 @@ from bochner.data.accepted import COUNT, FLAG, as_rows, check, check_kind
 from bochner.data.row_sources import floating, is_stored, read_by_parts
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.feature_maps.sections import counted_from, cut, dense, sections
-from bochner.kernels.domains import magnitude_of
+from bochner.kernels.domains import IndefiniteKernel, magnitude_of
 from bochner.linalg import check_dense, device_named
 from bochner.memory import Memory
 from bochner.processes import transactional
@@ -311,6 +311,38 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if not bool(torch.isfinite(rows).all()):
             raise InputError("Input X contains NaN or infinity.")
         return rows
+
+
+class IndefiniteMap(FeatureMap):
+    """Base of the maps of kernels on a domain: rows are brought there, and those that have no place
+    on it, of norm zero on the sphere, become zero features.
+    """
+
+    kernel_: IndefiniteKernel
+
+    def _prepared(self, rows: Tensor) -> Tensor:
+        return self.kernel_.normalise(rows)
+
+    def _exact(self, rows: Tensor, others: Tensor) -> Tensor:
+        return self.kernel_(rows, others) * self._have_places(rows, others)
+
+    def _n_zero(self, rows: Tensor) -> int:
+        return len(rows) - int(self._has_place(rows).sum())
+
+    def _has_place(self, rows: Tensor) -> Tensor:
+        """Return which rows have a place on the domain, (n,), bool."""
+        if self.kernel_.domain != "sphere":
+            return torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+        return (rows != 0).any(1)
+
+    def _have_places(self, rows: Tensor, others: Tensor) -> Tensor:
+        """Return of which pairs both rows have one, (n, m), bool."""
+        return self._has_place(rows)[:, None] * self._has_place(others)[None, :]
+
+    def _with_zeros(self, features: Tensor, rows: Tensor) -> Tensor:
+        """Return the features of rows, zero where a row has no place."""
+        placed = self._has_place(rows)
+        return features if bool(placed.all()) else features * placed[:, None]
 
 
 class DrawnMap(FeatureMap):

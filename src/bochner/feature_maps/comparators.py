@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bochner.data.accepted import COUNT
 from bochner.errors import InputError, message
-from bochner.feature_maps.base import DrawnMap
+from bochner.feature_maps.base import DrawnMap, IndefiniteMap
 from bochner.features.maclaurin import check_coefficients, draw, maclaurin_features
 from bochner.features.spherical import directions
 from bochner.kernels.domains import IndefiniteKernel
@@ -21,32 +21,7 @@ from bochner.linalg import device_named
 from bochner.processes import isolated, transactional
 
 
-class _SphereMap(DrawnMap):
-    """Rows divided by their norms; rows of norm zero become zero features."""
-
-    kernel_: IndefiniteKernel
-
-    def _prepared(self, rows: Tensor) -> Tensor:
-        return self.kernel_.normalise(rows)
-
-    def _alive(self, rows: Tensor) -> Tensor:
-        return (rows != 0).any(1)
-
-    def _without_dead(self, features: Tensor, rows: Tensor) -> Tensor:
-        """Return features that are zero for rows of norm zero."""
-        alive = self._alive(rows)
-        return features if bool(alive.all()) else features * alive[:, None]
-
-    def _n_zero(self, rows: Tensor) -> int:
-        return len(rows) - int(self._alive(rows).sum())
-
-    def _exact(self, rows: Tensor, others: Tensor) -> Tensor:
-        return self.kernel_(rows, others) * (
-            self._alive(rows)[:, None] * self._alive(others)[None, :]
-        )
-
-
-class RandomMaclaurin(_SphereMap):
+class RandomMaclaurin(IndefiniteMap, DrawnMap):
     """Random Maclaurin features of dot-product kernels with non-negative coefficients (Kar and
     Karnick 2012).
 
@@ -168,10 +143,10 @@ class RandomMaclaurin(_SphereMap):
             features = torch.cat(
                 [torch.full_like(rows[:, :1], constant), linear * rows, features], 1
             )
-        return self._without_dead(features, rows)
+        return self._with_zeros(features, rows)
 
 
-class SphericalFeatures(_SphereMap):
+class SphericalFeatures(IndefiniteMap, DrawnMap):
     """Random Fourier features of the positive definite kernel nearest to a kernel of the distance
     on the sphere.
 
@@ -289,4 +264,4 @@ class SphericalFeatures(_SphereMap):
 
     def _features(self, rows: Tensor) -> Tensor:
         phase = torch.addmm(self.phases_.to(rows), rows, self.frequencies_.to(rows).T)
-        return self._without_dead(self.amplitude_ * phase.cos(), rows)
+        return self._with_zeros(self.amplitude_ * phase.cos(), rows)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import copy
-import math
 from typing import ClassVar, Self
 
-import torch
 from sklearn.utils._param_validation import StrOptions
 from torch import Tensor
 
 from bochner.data.accepted import COUNT
 from bochner.errors import InputError, message
 from bochner.feature_maps.base import DrawnMap
-from bochner.features.fourier import feature_rows, with_last_cosine
+from bochner.features.fourier import feature_rows, last_phase, with_last_cosine
 from bochner.kernels.base import Kernel, SpectralKernel
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.stationary import RBF
@@ -122,11 +120,7 @@ class FourierFeatures(DrawnMap):
         source = self._source("fourier features")
         noise = kernel.noise(n_frequencies, self.n_features_in_, source, self.sampling)  # type: ignore[arg-type]
         self.kernel_ = kernel
-        self.phase_ = (
-            2 * math.pi * float(torch.rand((), generator=source, dtype=torch.float32))
-            if self.n_components % 2
-            else None
-        )
+        self.phase_ = last_phase(self.n_components, source)
         self.frequencies_ = kernel.frequencies(noise).detach()
         self._n_features_out = self.n_components
         return self

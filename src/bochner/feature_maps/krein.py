@@ -18,9 +18,9 @@ from torch import Tensor
 from bochner import random
 from bochner.data.accepted import COUNT
 from bochner.errors import DataWarning, InputError, message, warn_user
-from bochner.feature_maps.base import FeatureMap
+from bochner.feature_maps.base import IndefiniteMap
 from bochner.feature_maps.sections import Survey
-from bochner.features.fourier import feature_rows, with_last_cosine
+from bochner.features.fourier import feature_rows, last_phase, with_last_cosine
 from bochner.kernels.base import Frequencies
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.indefinite import NAMED, TL1, resolve
@@ -51,7 +51,7 @@ _OF_INFERENCE = (
 )
 
 
-class KreinFeatures(FeatureMap):
+class KreinFeatures(IndefiniteMap):
     """Map rows to [phi+, phi-] with <phi+(x), phi+(y)> - <phi-(x), phi-(y)> close to a kernel that
     may be indefinite.
 
@@ -245,23 +245,22 @@ class KreinFeatures(FeatureMap):
         check_is_fitted(self)
         left = self._prepared(self._validate(X, reset=False).double())
         right = left if Y is None else self._prepared(self._validate(Y, reset=False).double())
-        alive = self._alive(left)[:, None] * self._alive(right)[None, :]
-        matrix = self.posterior_.kernel(left, right) * alive
+        matrix = self.posterior_.kernel(left, right) * self._have_places(left, right)
         return matrix if isinstance(X, Tensor) else matrix.cpu().numpy()
 
     def _infer(self, sketch: Sketch, source: torch.Generator) -> None:
-        """Fit the frequencies and draw them; of two ways, keep the one with the smaller error."""
+        """Fit the frequencies and draw them; of two inferences, keep that of the smaller error."""
         self._warn_of_width(sketch)
-        first, *others = self._ways()
-        self._go(first, sketch, source)
-        for way in others:
+        first, *others = self._inferences()
+        self._infer_by(first, sketch, source)
+        for other in others:
             before = {name: getattr(self, name) for name in _OF_INFERENCE}
-            self._go(way, sketch, source)
+            self._infer_by(other, sketch, source)
             if before["held_out_error_"] <= self.held_out_error_:
                 for name, value in before.items():
                     setattr(self, name, value)
 
-    def _ways(self) -> list[str]:
+    def _inferences(self) -> list[str]:
         """Return the inferences of which the better one is kept."""
         if self.inference != "best":
             return [self.inference]
@@ -292,7 +291,7 @@ class KreinFeatures(FeatureMap):
             DataWarning,
         )
 
-    def _go(self, inference: str, sketch: Sketch, source: torch.Generator) -> None:
+    def _infer_by(self, inference: str, sketch: Sketch, source: torch.Generator) -> None:
         """Fit the frequencies, draw those of the features and measure their error."""
         if inference == "spectral":
             # the same draw whatever was drawn before
@@ -300,11 +299,7 @@ class KreinFeatures(FeatureMap):
         posterior = self._posterior(inference, sketch, source)
         self.posterior_ = replace(posterior, weight=posterior.weight * sketch.magnitude)
         self.frequencies_ = posterior.draw(source)
-        self.phase_ = (
-            2 * math.pi * float(torch.rand((), generator=source, dtype=torch.float32))
-            if self.n_components % 2
-            else None
-        )
+        self.phase_ = last_phase(self.n_components, source)
         self.signs_ = self._part_signs()
         checked = sketch.held_out if len(sketch.held_out) > 1 else sketch.x
         self.held_out_error_ = self._relative_error(checked, sketch.magnitude)
@@ -330,7 +325,7 @@ class KreinFeatures(FeatureMap):
     def _survey(self, X: object) -> Survey:
         """Check X and count its rows, section by section."""
         checked = self._checked_rows(X, reset=True, min_samples=2)
-        return Survey.of((len(rows), int(self._alive(rows).sum())) for rows in checked)
+        return Survey.of((len(rows), int(self._has_place(rows).sum())) for rows in checked)
 
     def _sketch(self, X: object, survey: Survey, source: torch.Generator) -> Sketch:
         """Draw the rows of the sketch and of the check among those that have a place on the
@@ -352,7 +347,7 @@ class KreinFeatures(FeatureMap):
     def _placed_rows(self, section: object) -> Tensor:
         """Return the rows of a section that have a place on the kernel's domain."""
         rows = self._validate(section, reset=False).detach()
-        return rows[self._alive(rows)]
+        return rows[self._has_place(rows)]
 
     def _sizes(self, n_rows: int) -> tuple[int, int]:
         """Return rows of the sketch and rows held out."""
@@ -369,24 +364,8 @@ class KreinFeatures(FeatureMap):
                 )
         return size, min(n_rows - size, max(2, int(_HELD_OUT * size)))
 
-    def _prepared(self, rows: Tensor) -> Tensor:
-        return self.kernel_.normalise(rows)
-
     def _check_domain(self, rows: Tensor) -> None:
         self.kernel_.normalise(rows)
-
-    def _alive(self, rows: Tensor) -> Tensor:
-        if self.kernel_.domain != "sphere":
-            return torch.ones(len(rows), dtype=torch.bool, device=rows.device)
-        return (rows != 0).any(1)
-
-    def _n_zero(self, rows: Tensor) -> int:
-        return len(rows) - int(self._alive(rows).sum())
-
-    def _exact(self, rows: Tensor, others: Tensor) -> Tensor:
-        return self.kernel_(rows, others) * (
-            self._alive(rows)[:, None] * self._alive(others)[None, :]
-        )
 
     def _column_signs(self) -> Tensor:
         return self.signs_
@@ -414,8 +393,7 @@ class KreinFeatures(FeatureMap):
         if self.phase_ is not None:
             blocks[-1] = with_last_cosine(blocks[-1], self.phase_)
         features = torch.cat(blocks, 1) if len(blocks) > 1 else blocks[0]
-        alive = self._alive(rows)
-        return features if bool(alive.all()) else features * alive[:, None]
+        return self._with_zeros(features, rows)
 
     def _relative_error(self, rows: Tensor, magnitude: float) -> float:
         """Relative root mean squared error of the drawn features over pairs of prepared rows, the

@@ -302,6 +302,13 @@ def feature_rows(x: Tensor, frequencies: Frequencies) -> Tensor:
     return out
 
 
+def last_phase(n_columns: int, source: torch.Generator) -> float | None:
+    """Draw the phase of a last column without a partner, radians; None of an even number."""
+    if n_columns % 2 == 0:
+        return None
+    return 2 * math.pi * float(torch.rand((), generator=source, dtype=torch.float32))
+
+
 def with_last_cosine(features: Tensor, phase: float) -> Tensor:
     """Return features of which the last pair is one cosine, (N, K) -> (N, K - 1).
 

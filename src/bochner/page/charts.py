@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bochner.data.arrays import FloatArray
+from bochner.data.columns import evenly_spread
 from bochner.page.encode import pack
 from bochner.plots import kernels
 from bochner.plots.kernels import components, kernel_slice
@@ -37,7 +37,7 @@ def bound_trace(model: LatentVariableEstimator) -> Chart:
         of more rows or columns than training saw, which may lie far off.
     """
     history = np.asarray(model.elbo_history_, dtype=np.float64)
-    kept = _evenly(len(history), _TRACE)
+    kept = evenly_spread(len(history), _TRACE)
     # of a fit that was interrupted before its first step the final bound is all there is
     bounds = history if history.size else np.full(1, model.elbo_)
     low = float(np.quantile(bounds, 0.02))
@@ -79,7 +79,7 @@ def chains(log_joint: FloatArray) -> list[Chart]:
         chain has none.
     """
     n_chains, n_draws = log_joint.shape
-    kept = _evenly(n_draws, _TRACE)
+    kept = evenly_spread(n_draws, _TRACE)
     named = n_chains <= _NAMED_CHAINS
     low = float(log_joint.min())
     high = float(log_joint.max())
@@ -230,8 +230,3 @@ def _line(x: object, y: object, label: str) -> Chart:
 def _short(values: object) -> list[float]:
     """Seven digits are more than a screen shows."""
     return [float(f"{value:.7g}") for value in np.asarray(values).tolist()]
-
-
-def _evenly(n: int, most: int) -> NDArray[np.intp]:
-    places = np.linspace(0, n - 1, min(n, most))
-    return np.unique(places.round().astype(np.intp))
