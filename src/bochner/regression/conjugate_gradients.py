@@ -140,8 +140,8 @@ def weights_from(
     sizes : tuple of int
         Columns of each group.
     tol : float or Tensor of shape (m,)
-        When means are exact enough: a relative residual of each column, or so many nats per entry;
-        or, column by column, twice the nats that the bound may lose by them.
+        When means are exact enough: a relative residual of each column; or, column by column, twice
+        the nats that the bound may lose by them.
     max_iter : int
         Conjugate gradient iterations at the most.
     factors_in : torch.dtype
@@ -169,10 +169,7 @@ def weights_from(
         goal = (
             tol if isinstance(tol, Tensor) else tol**2 * (right * mean).sum(0).clamp(min=1.0)
         )
-        spare = 0.0 if isinstance(tol, Tensor) else tol * precision.numel()
-        mean = refined(
-            apply, mean, right - apply(mean), covariance, sizes, goal, spare, max_iter
-        )
+        mean = refined(apply, mean, right - apply(mean), covariance, sizes, goal, max_iter)
     return Weights(mean, covariance, logdet, traces(inverse), sizes)
 
 
@@ -199,7 +196,6 @@ def refined(
     covariance: Tensor,
     sizes: tuple[int, ...],
     goal: Tensor,
-    spare: float = 0.0,
     max_iter: int = MAX_ITER,
 ) -> Tensor:
     """Solve for the means of all columns at once by preconditioned conjugate gradients.
@@ -215,9 +211,8 @@ def refined(
     sizes : tuple of int
         Columns of each group.
     goal : Tensor of shape (m,)
-        Twice the nats that the bound may lose by each column.
-    spare : float
-        Twice those that it may lose by all together.
+        Twice the nats that the bound may lose by each column, which is then left as it is: its
+        means do not depend on the columns beside it.
     max_iter : int
     """
     z = precondition(covariance, residual, sizes)
@@ -228,7 +223,8 @@ def refined(
     for _ in range(max_iter):
         # the bound lies half of `inner` below what the best means would give
         lost = float(inner.sum())
-        if lost < spare or not bool((inner > goal).any()):
+        unsettled = inner > goal
+        if not bool(unsettled.any()):
             break
         best, worse = (lost, 0) if lost < best else (best, worse + 1)
         if worse == _PATIENCE:
@@ -236,7 +232,7 @@ def refined(
         image = apply(direction)
         curvature = (direction * image).sum(0)
         # where rounding leaves no curvature, there is no step
-        rises = (curvature > 0.0) & (inner > 0.0)
+        rises = (curvature > 0.0) & unsettled
         step = torch.where(rises, inner / curvature, 0.0)
         further = mean + step * direction
         if not bool(further.isfinite().all()):

@@ -32,10 +32,10 @@ from bochner.regression.evidence import CHUNK_ROWS
 from bochner.regression.observations import EncodedBlock, Rows
 from bochner.regression.site_entries import Entries, Pass, RowSample, entry_pass
 
-# Relative error of means, and nats an entry that the bound may lose by them. With 1e-3 sites of
-# zeros and ones that latents separate settled where the bound is hundreds of nats lower, and the
-# slope in the kernel's variance had the wrong sign.
-_TOLERANCE = 1e-5
+# Relative error of a column's means. A thousandth of a nat an entry, which they could lose before,
+# was too much: sites of zeros and ones that latents separate settled where the bound is hundreds of
+# nats lower, and the slope in the kernel's variance had the wrong sign.
+_TOLERANCE = 1e-3
 # Newton on an intercept, which may be far from a count: no further at once than e times its mean.
 _LARGEST_INTERCEPT_STEP = 1.0
 

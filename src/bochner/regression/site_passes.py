@@ -155,9 +155,8 @@ class SitePasses:
         grams, slopes = self._summed(sums, zeros.new_zeros(len(self._sizes), k, k), zeros)
         inverse, logdet = factored(grams)
         # how far the slope of the bound says that the means are from those of these sites
-        goal = zeros.new_zeros(mean.shape[1])
-        spare = tol * self._n_entries
-        mean = refined(apply, mean, slopes - mean, inverse, self._sizes, goal, spare)
+        goal = zeros.new_full((mean.shape[1],), tol * self._n_entries / mean.shape[1])
+        mean = refined(apply, mean, slopes - mean, inverse, self._sizes, goal)
         mean = mean.to(weights.mean)
         return Weights(mean, inverse.to(mean), logdet, traces(inverse), self._sizes)
 
