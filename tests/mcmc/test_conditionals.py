@@ -22,7 +22,7 @@ from bochner.mcmc.conditionals.logistic import BinomialView, NegativeBinomialVie
 from bochner.mcmc.conditionals.mixture import NormalInverseWishart, Scatter
 from bochner.mcmc.conditionals.slices import elliptical, slice_sample
 from bochner.mcmc.conditionals.views import ViewData
-from bochner.mcmc.conditionals.weights import GaussianForm, Pair, weight_posterior
+from bochner.mcmc.conditionals.weights import GaussianForm, pairs, weight_posterior
 from bochner.mcmc.draws import inverse_wishart, source
 from bochner.mcmc.features import features
 from bochner.mcmc.model import BLOCKS, Model
@@ -140,7 +140,7 @@ def test_a_pair_is_the_change_of_the_dense_marginal_likelihood():
         data(6, 3, holes=False),
         rng.random((6, 3)),
     )
-    pair = Pair.of(phi, score, precision)
+    pair = pairs(phi[:, None], score, precision)[0]
     value = 0.0
     for s, w in zip(score.T, precision.T, strict=True):
         matrix = np.eye(2) + phi @ np.diag(w) @ phi.T
@@ -156,7 +156,7 @@ def test_a_pair_and_all_weights_are_drawn_from_their_posterior():
     matrix = np.eye(2) + phi.T @ (precision[:, :1] * phi)
     mean, covariance = np.linalg.solve(matrix, phi.T @ linear[:, 0]), np.linalg.inv(matrix)
     root = np.linalg.cholesky(matrix)
-    pair = Pair.of(phi.T, linear, precision).draw(rng)
+    pair = pairs(phi.T[:, None], linear, precision)[0].draw(rng)
     whole = weight_posterior(phi, GaussianForm(linear, precision))
     np.testing.assert_allclose(whole.mean[:, 0], mean, rtol=1e-10)
     np.testing.assert_allclose(whole.covariances()[0], covariance, rtol=1e-10, atol=1e-14)
@@ -353,9 +353,8 @@ def test_frequencies_are_worth_what_normal_densities_say_after_any_number_of_mov
         return total
 
     for h in [*range(n_points), 1, 0]:
-        likelihood = regression.without(h, points[h])
-        here, proposal = likelihood(points[h]), rng.normal(size=dim)
-        there, moved = likelihood(proposal), points.copy()
+        proposal, moved = rng.normal(size=dim), points.copy()
+        here, there = regression.without(h, points[h])(np.stack([points[h], proposal]))
         moved[h] = proposal
         expected = density(moved) - density(points)
         assert there.log_marginal - here.log_marginal == pytest.approx(
@@ -392,8 +391,7 @@ def test_proposals_are_right_however_small_the_noise(noise, scale):
     regression = WeightsIntegrated.of(x, points, amplitude, parts, noise)
     phi = features(x, points, amplitude)
     for h in range(3):
-        likelihood = regression.without(h, points[h])
-        proposed = likelihood(scale * rng.standard_normal(2))
+        proposed = regression.without(h, points[h])(scale * rng.standard_normal((1, 2)))[0]
         others = np.delete(phi, [h, 3 + h], axis=1)
         phi[:, [h, 3 + h]] = proposed.parts[0].phi
         expected = _log_marginal(phi, Y, noise) - _log_marginal(others, Y, noise)

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self, TypeVar
+from itertools import islice
+from typing import Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
+import torch
 from numpy.random import Generator
 
 from bochner.data.arrays import IntArray
 from bochner.mcmc.conditionals.mixture import Components
-from bochner.mcmc.conditionals.slices import elliptical
-from bochner.mcmc.conditionals.weights import GaussianForm, Pair
+from bochner.mcmc.conditionals.slices import shrinking_angles
+from bochner.mcmc.conditionals.weights import GaussianForm, Pair, pairs
 from bochner.mcmc.draws import FloatArray
 from bochner.mcmc.features import features
 
@@ -32,6 +34,11 @@ class Marginal(Protocol):
 
 
 Value = TypeVar("Value", bound=Marginal)
+# Frequencies, shape (k, D), to what each of them is worth.
+Likelihoods: TypeAlias = Callable[[FloatArray], Sequence[Value]]
+# Angles of an ellipse that are looked at together: a pass over the other features costs little
+# more for some frequencies than for one, and a move takes some ten of them where data are many.
+_TOGETHER = 4
 
 
 class FrequencyKernel(Protocol):
@@ -42,7 +49,7 @@ class FrequencyKernel(Protocol):
         point: FloatArray,
         mean: FloatArray,
         root: FloatArray,
-        likelihood: Callable[[FloatArray], Value],
+        likelihoods: Likelihoods[Value],
         rng: Generator,
         /,
     ) -> tuple[FloatArray, Value, bool]:
@@ -56,13 +63,12 @@ def metropolis(
     point: FloatArray,
     mean: FloatArray,
     root: FloatArray,
-    likelihood: Callable[[FloatArray], Value],
+    likelihoods: Likelihoods[Value],
     rng: Generator,
 ) -> tuple[FloatArray, Value, bool]:
     """Propose from the component: the ratio is that of the likelihoods."""
     proposal = mean + root @ rng.standard_normal(mean.shape[0])
-    here = likelihood(point)
-    there = likelihood(proposal)
+    here, there = likelihoods(np.stack([point, proposal]))
     if np.log(rng.random()) < there.log_marginal - here.log_marginal:
         return proposal, there, True
     return point, here, False
@@ -72,19 +78,33 @@ def elliptical_slice(
     point: FloatArray,
     mean: FloatArray,
     root: FloatArray,
-    likelihood: Callable[[FloatArray], Value],
+    likelihoods: Likelihoods[Value],
     rng: Generator,
 ) -> tuple[FloatArray, Value, bool]:
-    """Move on an ellipse through the present point and a draw of the component: always moves."""
-    last: list[Value] = []
+    """Move on an ellipse through the present point and a draw of the component: always moves.
 
-    def log_likelihood(shifted: FloatArray, rows: IntArray) -> FloatArray:  # noqa: ARG001
-        last[:] = [likelihood(mean + shifted[0])]
-        return np.array([last[0].log_marginal])
-
+    Notes
+    -----
+    Murray, Adams and MacKay (2010). The angles that follow if all are refused do not depend on
+    likelihoods: some are looked at together, and the first that is accepted is taken.
+    """
     noise = root @ rng.standard_normal(mean.shape[0])
-    moved, _ = elliptical((point - mean)[None], noise[None], log_likelihood, rng)
-    return mean + moved[0], last[0], True
+
+    def at(angles: Sequence[float]) -> FloatArray:
+        turn = np.array(angles)[:, None]
+        return np.asarray(mean + (point - mean) * np.cos(turn) + noise * np.sin(turn))
+
+    angles = shrinking_angles(rng)
+    tried = list(islice(angles, _TOGETHER - 1))
+    here, *values = likelihoods(at([0.0, *tried]))
+    level = here.log_marginal - rng.standard_exponential()
+    while tried:
+        for angle, value in zip(tried, values, strict=True):
+            if value.log_marginal >= level:
+                return at([angle])[0], value, True
+        tried = list(islice(angles, _TOGETHER))
+        values = list(likelihoods(at(tried)))
+    return point, here, True
 
 
 KERNELS: dict[str, FrequencyKernel] = {"slice": elliptical_slice, "metropolis": metropolis}
@@ -93,8 +113,8 @@ KERNELS: dict[str, FrequencyKernel] = {"slice": elliptical_slice, "metropolis": 
 class Regression(Protocol[Value]):
     """The other frequencies of a view, one left out at a time; changed in place."""
 
-    def without(self, h: int, point: FloatArray) -> Callable[[FloatArray], Value]:
-        """Leave frequency h out, and return the likelihood of what may stand there."""
+    def without(self, h: int, point: FloatArray) -> Likelihoods[Value]:
+        """Leave frequency h out, and return the likelihoods of what may stand there."""
 
     def put(self, h: int, value: Value) -> None:
         """Put a frequency there, by its likelihood."""
@@ -128,10 +148,10 @@ def update_frequencies(
     points = points.copy()
     moves = 0
     for h, k in enumerate(labels):
-        likelihood = regression.without(h, points[h])
+        likelihoods = regression.without(h, points[h])
         mean = components.means[k]
         root = components.roots[k]
-        points[h], value, moved = kernel(points[h], mean, root, likelihood, rng)
+        points[h], value, moved = kernel(points[h], mean, root, likelihoods, rng)
         regression.put(h, value)
         moves += moved
     return points, moves / len(labels)
@@ -168,17 +188,17 @@ class GivenOtherWeights:
         self.rng = rng
         self.score = form.linear - form.precision * psi
 
-    def without(self, h: int, point: FloatArray) -> Callable[[FloatArray], Pair]:
+    def without(self, h: int, point: FloatArray) -> Likelihoods[Pair]:
         """Take the pair out of psi."""
-        amplitude = self.amplitude[h : h + 1]
-        phi = features(self.x, point[None], amplitude)
+        amplitude = self.amplitude[h]
+        phi = features(self.x, point[None], np.array([amplitude]))
         self.score += self.precision * (phi @ self.weights[self._pair(h)])
 
-        def likelihood(proposed: FloatArray) -> Pair:
-            phi = features(self.x, proposed[None], amplitude)
-            return Pair.of(phi.T, self.score, self.precision)
+        def likelihoods(proposed: FloatArray) -> list[Pair]:
+            phi = features(self.x, proposed, np.full(len(proposed), amplitude))
+            return pairs(phi.T.reshape(2, len(proposed), -1), self.score, self.precision)
 
-        return likelihood
+        return likelihoods
 
     def put(self, h: int, value: Pair) -> None:
         """Draw the pair of weights and put it into psi."""
@@ -198,117 +218,73 @@ class _Proposal:
     ----------
     log_marginal : float
     phi : ndarray of shape (n, 2)
-    solved : ndarray of shape (K, 2)
-        A' Phi^T phi, with A' the inverse of sigma^2 I + Phi^T Phi without this frequency; (0, 2)
-        where no inverse is kept.
-    inverse : ndarray of shape (2, 2)
-        Of sigma^2 I + phi^T phi - phi^T Phi A' Phi^T phi.
-    left : ndarray of shape (2, M)
-        phi^T y that the others do not explain.
     """
 
     log_marginal: float
     phi: FloatArray
-    solved: FloatArray
-    inverse: FloatArray
-    left: FloatArray
 
 
-# Squares of all features over the noise variance from which changes of the inverse by rank two lose
-# to rounding. Of long waves, which are nearly the same feature, log densities were off by a factor
-# of 1e-4 at 1e5, of 1 at 1e6, and determinants negative at 6e7.
-_STEEP = 1e5
+class _Regression:
+    """Columns that are observed in the same rows, weights integrated out.
 
-
-class _OneRegression:
-    """Columns that are observed in the same rows, weights integrated out: the inverse of their
-    precision times sigma^2 changes by matrices of rank two.
+    Features with the square roots of their prior below them, (n + K, K), have an orthonormal
+    basis. What a frequency is worth depends on what is orthogonal to those of the others, which no
+    difference of large numbers has to yield: it is as exact where the noise is small and where
+    long waves make features nearly the same.
     """
 
     def __init__(self, phi: FloatArray, Y: FloatArray, noise: float) -> None:
-        self.phi = phi
         self.Y = Y
         self.noise = noise
-        gram = phi.T @ phi
-        gram[np.diag_indices_from(gram)] += noise
-        self.inverse = np.linalg.inv(gram)
-        self.mean = self.inverse @ (phi.T @ Y)
+        prior = np.sqrt(noise) * np.eye(phi.shape[1])
+        self.basis, self.coefficients = np.linalg.qr(np.vstack([phi, prior]))
+        self.own = np.zeros((phi.shape[1], 0))
 
     def without(self, pair: list[int]) -> None:
-        """Leave two features out: their rows and columns of the inverse become 0."""
-        columns = self.inverse[:, pair]
-        root = np.linalg.solve(columns[pair], columns.T)
-        self.mean -= root.T @ self.mean[pair]
-        self.inverse -= columns @ root
-        self.inverse[pair] = 0.0
-        self.inverse[:, pair] = 0.0
-        self.mean[pair] = 0.0
+        """Leave two features out: their own directions of the basis are orthogonal to all
+        others.
+        """
+        units = np.eye(len(self.coefficients))[:, pair]
+        self.own = np.linalg.qr(np.linalg.solve(self.coefficients.T, units))[0]
 
-    def propose(self, phi: FloatArray) -> _Proposal:
-        """Return what two features are worth."""
-        cross = self.phi.T @ phi
-        solved = self.inverse @ cross
-        left = phi.T @ self.Y - cross.T @ self.mean
-        precision = phi.T @ phi - cross.T @ solved
-        first = precision[0, 0] + self.noise
-        off = precision[0, 1]
-        second = precision[1, 1] + self.noise
-        det = first * second - off * off
-        inverse = np.array([[second, -off], [-off, first]]) / det
-        logdet = np.log(det / self.noise**2)
-        square = (left * (inverse @ left)).sum() / self.noise
-        value = 0.5 * (square - self.Y.shape[1] * logdet)
-        return _Proposal(float(value), phi, solved, inverse, left)
+    def _on_others(self, columns: FloatArray) -> FloatArray:
+        """Return coefficients of the projection onto the features that are left."""
+        inside = self.basis[: len(columns)].T @ columns
+        return np.asarray(inside - self.own @ (self.own.T @ inside))
 
-    def put(self, pair: list[int], value: _Proposal) -> None:
-        """Put two features in."""
-        side = value.solved.copy()
-        side[pair] = -np.eye(2)
-        self.phi[:, pair] = value.phi
-        self.inverse += side @ value.inverse @ side.T
-        self.mean -= side @ (value.inverse @ value.left)
-
-
-class _SteepRegression:
-    """The same where the noise is so small that the inverse is rounding: what the others leave of
-    two features is what is orthogonal to them, by a QR decomposition for every frequency.
-    """
-
-    def __init__(self, phi: FloatArray, Y: FloatArray, noise: float) -> None:
-        self.phi = phi
-        self.Y = Y
-        self.noise = noise
-        self.basis = np.zeros((0, 0))
-
-    def without(self, pair: list[int]) -> None:
-        """Leave two features out."""
-        others = np.delete(self.phi, pair, axis=1)
-        prior = np.sqrt(self.noise) * np.eye(others.shape[1])
-        self.basis = np.linalg.qr(np.vstack([others, prior]))[0]
-
-    def propose(self, phi: FloatArray) -> _Proposal:
-        """Return what two features are worth."""
-        n = len(phi)
-        left_over = -self.basis @ (self.basis[:n].T @ phi)
-        left_over[:n] += phi
-        precision = left_over.T @ left_over + self.noise * np.eye(2)
-        left = left_over[:n].T @ self.Y
-        inverse: FloatArray = np.asarray(np.linalg.inv(precision), dtype=np.float64)
-        logdet = np.linalg.slogdet(precision / self.noise)[1]
-        square = (left * (inverse @ left)).sum() / self.noise
-        value = 0.5 * (square - self.Y.shape[1] * logdet)
-        return _Proposal(float(value), phi, np.zeros((0, 2)), inverse, left)
+    def propose(self, phi: FloatArray) -> list[_Proposal]:
+        """Return what frequencies are worth; all cosines, (n, k), then all sines."""
+        n, k = len(phi), phi.shape[1] // 2
+        rest = -self.basis @ self._on_others(phi)
+        rest[:n] += phi
+        cosine, sine = rest[:, :k], rest[:, k:]
+        first = np.square(cosine).sum(0) / self.noise + 1.0
+        second = np.square(sine).sum(0) / self.noise + 1.0
+        off = (cosine * sine).sum(0) / self.noise
+        left = rest[:n].T @ self.Y / self.noise
+        # the Cholesky factor of [[first, off], [off, second]]
+        slope = off / first
+        remainder = second - slope * off
+        square = np.square(left[:k]).sum(1) / first
+        square += np.square(left[k:] - slope[:, None] * left[:k]).sum(1) / remainder
+        values = 0.5 * (square - self.Y.shape[1] * np.log(first * remainder))
+        return [_Proposal(float(value), phi[:, [i, k + i]]) for i, value in enumerate(values)]
 
     def put(self, pair: list[int], value: _Proposal) -> None:
-        """Put two features in."""
-        self.phi[:, pair] = value.phi
-
-
-def _regression(
-    phi: FloatArray, Y: FloatArray, noise: float
-) -> _OneRegression | _SteepRegression:
-    steep = np.square(phi).sum() > _STEEP * noise
-    return _SteepRegression(phi, Y, noise) if steep else _OneRegression(phi, Y, noise)
+        """Put two features in: what is orthogonal to the others replaces the own directions."""
+        n = len(value.phi)
+        rest = np.zeros((len(self.basis), 2))
+        rest[:n] = value.phi
+        rest[[n + at for at in pair], [0, 1]] = np.sqrt(self.noise)
+        inside = np.zeros((len(self.coefficients), 2))
+        for _ in range(2):  # twice is enough (Giraud, Langou and Rozložník 2005)
+            more = self._on_others(rest)
+            rest -= self.basis @ more
+            inside += more
+        new, root = np.linalg.qr(rest)
+        change = torch.from_numpy(new - self.basis @ self.own)
+        torch.from_numpy(self.basis).addmm_(change, torch.from_numpy(self.own).T)
+        self.coefficients[:, pair] = inside + self.own @ root
 
 
 @dataclass(frozen=True)
@@ -337,7 +313,7 @@ class WeightsIntegrated:
         self,
         x: FloatArray,
         amplitude: FloatArray,
-        parts: Sequence[tuple[IntArray, _OneRegression | _SteepRegression]],
+        parts: Sequence[tuple[IntArray, _Regression]],
     ) -> None:
         self.x = x
         self.amplitude = amplitude
@@ -365,19 +341,20 @@ class WeightsIntegrated:
             Noise variance.
         """
         phi = features(x, points, amplitude)
-        parts = [(rows, _regression(phi[rows], Y, noise)) for rows, Y in patterns]
+        parts = [(rows, _Regression(phi[rows], Y, noise)) for rows, Y in patterns]
         return cls(x, amplitude, parts)
 
-    def without(self, h: int, point: FloatArray) -> Callable[[FloatArray], _Joint]:  # noqa: ARG002
+    def without(self, h: int, point: FloatArray) -> Likelihoods[_Joint]:  # noqa: ARG002
         """Leave a frequency out of every regression."""
         for _, regression in self.parts:
             regression.without(self._pair(h))
 
-        def likelihood(proposed: FloatArray) -> _Joint:
-            phi = features(self.x, proposed[None], self.amplitude[h : h + 1])
-            return _Joint([regression.propose(phi[rows]) for rows, regression in self.parts])
+        def likelihoods(proposed: FloatArray) -> list[_Joint]:
+            phi = features(self.x, proposed, np.full(len(proposed), self.amplitude[h]))
+            parts = [regression.propose(phi[rows]) for rows, regression in self.parts]
+            return [_Joint(list(of_point)) for of_point in zip(*parts, strict=True)]
 
-        return likelihood
+        return likelihoods
 
     def put(self, h: int, value: _Joint) -> None:
         """Put a frequency into every regression."""

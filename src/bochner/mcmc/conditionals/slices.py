@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.random import Generator
@@ -137,3 +137,13 @@ def elliptical(
         spread = high[pending] - low[pending]
         angle[pending] = low[pending] + spread * rng.random(pending.size)
     return out, values
+
+
+def shrinking_angles(rng: Generator) -> Iterator[float]:
+    """Yield the angles of an elliptical slice, each as if the one before was refused."""
+    angle = 2.0 * np.pi * rng.random()
+    low, high = angle - 2.0 * np.pi, angle
+    for _ in range(_MOST_SHRINKS):
+        yield angle
+        low, high = (angle, high) if angle < 0.0 else (low, angle)
+        angle = low + (high - low) * rng.random()

@@ -106,29 +106,6 @@ class Pair:
     linear: FloatArray
     phi: FloatArray
 
-    @classmethod
-    def of(cls, phi: FloatArray, score: FloatArray, precision: FloatArray) -> Pair:
-        """Integrate the pair out.
-
-        Parameters
-        ----------
-        phi : ndarray of shape (2, N)
-            Features of the frequency.
-        score : ndarray of shape (N, M)
-            linear - precision * psi, psi without the pair.
-        precision : ndarray of shape (N, M)
-        """
-        products = np.stack([phi[0] * phi[0], phi[0] * phi[1], phi[1] * phi[1]])
-        first, cross, second = products @ precision
-        first = 1.0 + first
-        second = 1.0 + second
-        linear = phi @ score
-        det = first * second - cross * cross
-        square = second * linear[0] ** 2 - 2.0 * cross * linear[0] * linear[1]
-        square = (square + first * linear[1] ** 2) / det
-        value = 0.5 * float((square - np.log(det)).sum())
-        return cls(value, first, cross, second, linear, phi)
-
     def draw(self, rng: Generator) -> FloatArray:
         """Draw the pair, shape (2, M)."""
         noise = rng.standard_normal(self.linear.shape)
@@ -140,3 +117,35 @@ class Pair:
         two = (low + noise[1]) / c
         one = (self.linear[0] / a + noise[0] - b * two) / a
         return np.stack([one, two])
+
+
+def pairs(phi: FloatArray, score: FloatArray, precision: FloatArray) -> list[Pair]:
+    """Integrate the weights of frequencies out, each beside the same others.
+
+    Parameters
+    ----------
+    phi : ndarray of shape (2, k, N)
+        Features of k frequencies: cosines, sines.
+    score : ndarray of shape (N, M)
+        linear - precision * psi, psi without the pair.
+    precision : ndarray of shape (N, M)
+
+    Returns
+    -------
+    list of Pair
+    """
+    cosine, sine = phi
+    products = np.stack([cosine * cosine, cosine * sine, sine * sine])
+    # one pass over the entries for all
+    first, cross, second = np.tensordot(products, precision, axes=1)
+    first += 1.0
+    second += 1.0
+    linear = np.tensordot(phi, score, axes=1)
+    det = first * second - cross * cross
+    square = second * linear[0] ** 2 - 2.0 * cross * linear[0] * linear[1]
+    square = (square + first * linear[1] ** 2) / det
+    values = 0.5 * (square - np.log(det)).sum(1)
+    return [
+        Pair(float(value), first[i], cross[i], second[i], linear[:, i], phi[:, i])
+        for i, value in enumerate(values)
+    ]
