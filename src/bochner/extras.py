@@ -24,6 +24,25 @@ EXTRAS = {
     "zarr": "zarr",
 }
 
+# What the numbers of a fit depend on, and the modules that say their versions.
+_COMPUTING = {
+    "bochner": "bochner",
+    "torch": "torch",
+    "numpy": "numpy",
+    "scikit-learn": "sklearn",
+}
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of bochner and of what it computes with.
+
+    Modules say them: a source tree on the path, or a frozen program, has no metadata of packages.
+    """
+    return {
+        name: str(getattr(importlib.import_module(module), "__version__", "unknown"))
+        for name, module in _COMPUTING.items()
+    }
+
 
 def require(module: str, purpose: str) -> ModuleType:
     """Import a package of an extra.

@@ -251,6 +251,25 @@ def test_settings_and_versions(page, model):
     assert about["starts"][0]["init"] == "pca"
 
 
+def test_packages_without_metadata_say_their_versions(model, tmp_path, monkeypatch):
+    from importlib import metadata
+
+    from bochner import extras
+
+    def absent(name):
+        raise metadata.PackageNotFoundError(name)
+
+    # as a source tree on the path, or a frozen program, has it
+    monkeypatch.setattr(metadata, "distribution", absent)
+    _, _, about = written(model, tmp_path / "r.html")
+    assert about["versions"]["bochner"] == bo.__version__
+    assert about["versions"]["scikit-learn"].startswith("1.")
+    shown = CliRunner().invoke(app, ["--version"])
+    assert (shown.exit_code, shown.stdout) == (0, f"bochner {bo.__version__}\n")
+    monkeypatch.delattr(bo, "__version__")
+    assert extras.versions()["bochner"] == "unknown"
+
+
 def test_what_intervals_hold_is_said_where_it_was_measured(page, model, frame, tmp_path):
     assert page[2]["calibration"] is None
     result = bo.calibration(model, frame.iloc[:12], n_draws=20, random_state=0)

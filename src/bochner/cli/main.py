@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from bochner import __version__
 from bochner.cli import rows, sources
 from bochner.cli.options import (
     Batch,
@@ -69,9 +70,7 @@ app = typer.Typer(
 
 def _version(value: bool) -> None:
     if value:
-        from importlib.metadata import version
-
-        typer.echo(f"bochner {version('bochner')}")
+        typer.echo(f"bochner {__version__}")
         raise typer.Exit
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.lvm import NGMVLVM, AdvisedRFLVM, RandomFeatureLVM
 from bochner.estimators.rflvm import RFLVM
 from bochner.estimators.srflvm import SRFLVM
-from bochner.extras import require
+from bochner.extras import require, versions
 from bochner.io.annotated import check_anndata, check_mudata, from_anndata, from_mudata
 from bochner.io.table import Table
 
@@ -339,9 +338,7 @@ def summary(model: LatentVariableEstimator, source: Mapping[str, object]) -> dic
         "likelihoods": [model.likelihood_[view] for view in model.views_],
         "relevance": model.relevance_.astype(float).tolist(),
         "seed": int(model.seed_),
-        "versions": {
-            name: version(name) for name in ("bochner", "torch", "numpy", "scikit-learn")
-        },
+        "versions": versions(),
     }
 
 

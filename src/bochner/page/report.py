@@ -11,7 +11,7 @@ import platform
 import string
 import warnings
 from collections.abc import Mapping, Sequence
-from importlib import metadata, resources
+from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from bochner.data.row_sources import RowSource, source_of
 from bochner.data.validation import as_array
 from bochner.errors import DataWarning, InputError, message
 from bochner.estimators.rflvm import RFLVM
+from bochner.extras import versions
 from bochner.io.outputs import replacing
 from bochner.io.table import dense
 from bochner.likelihoods.likelihood import offsets_of
@@ -55,7 +56,6 @@ _TOP = 8
 _LEAST = 0.005
 # more columns without names are pixels or the like
 _NAMELESS = 64
-_PACKAGES = ("bochner", "torch", "numpy", "scikit-learn")
 # The script, in the order of its parts.
 _SCRIPTS = (
     "parts.js",
@@ -324,8 +324,7 @@ def _html(
 ) -> str:
     about = describe_model(model)
     about["calibration"] = None if calibration is None else calibration.to_json()
-    packages = {name: metadata.version(name) for name in _PACKAGES}
-    about["versions"] = {"python": platform.python_version(), **packages}
+    about["versions"] = {"python": platform.python_version(), **versions()}
     about["relevance"] = model.relevance_
     about["partial"] = _partial(model)
     about["covariates"] = _covariates(model)
