@@ -397,3 +397,19 @@ def test_proposals_are_right_however_small_the_noise(noise, scale):
         expected = _log_marginal(phi, Y, noise) - _log_marginal(others, Y, noise)
         assert proposed.log_marginal == pytest.approx(float(expected), rel=1e-6)
         regression.put(h, proposed)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_the_basis_stays_orthonormal_where_cosine_and_sine_leave_the_same(dim):
+    """With a row fewer than features, cosine and sine leave one direction and their priors: a
+    basis of what projections left of them was orthogonal to the other features to 11 digits.
+    """
+    rng = np.random.default_rng(dim)
+    x, points, amplitude = rng.normal(size=(5, dim)), rng.normal(size=(3, dim)), np.ones(3)
+    parts = [(np.arange(5), rng.normal(size=(5, 2)))]
+    moved = WeightsIntegrated.of(x, points, amplitude, parts, 1e-14)
+    for move in range(180):
+        likelihoods = moved.without(move % 3, points[move % 3])
+        moved.put(move % 3, likelihoods(rng.normal(size=(1, dim)))[0])
+    basis = moved.parts[0][1].basis
+    np.testing.assert_allclose(basis.T @ basis, np.eye(6), atol=6e-15)

@@ -276,15 +276,15 @@ class _Regression:
         rest = np.zeros((len(self.basis), 2))
         rest[:n] = value.phi
         rest[[n + at for at in pair], [0, 1]] = np.sqrt(self.noise)
-        inside = np.zeros((len(self.coefficients), 2))
-        for _ in range(2):  # twice is enough (Giraud, Langou and Rozložník 2005)
-            more = self._on_others(rest)
-            rest -= self.basis @ more
-            inside += more
-        new, root = np.linalg.qr(rest)
+        # twice is enough (Giraud, Langou and Rozložník 2005), of unit vectors: where what is left
+        # of cosine and sine is nearly the same, the first basis is not orthogonal to the others
+        inside = self._on_others(rest)
+        new, root = np.linalg.qr(rest - self.basis @ inside)
+        more = self._on_others(new)
+        new, turn = np.linalg.qr(new - self.basis @ more)
         change = torch.from_numpy(new - self.basis @ self.own)
         torch.from_numpy(self.basis).addmm_(change, torch.from_numpy(self.own).T)
-        self.coefficients[:, pair] = inside + self.own @ root
+        self.coefficients[:, pair] = inside + (more + self.own @ turn) @ root
 
 
 @dataclass(frozen=True)
