@@ -22,7 +22,7 @@ LAYERS: dict[str, str] = {
     "F1 data, files, metrics": """
         data.arrays data.columns data.likelihood_names data.masks
         data.row_sources data.sparse data.accepted data.validation
-        data.covariates data.views
+        data.views data.covariates
         data.stored data.support
         data.missing data.kinds data io.extensions io.csv.headers io.outputs io.csv.write
         io.columnar io.files io.schema io.request io.table io.array_files io.join
@@ -86,9 +86,9 @@ LAYERS: dict[str, str] = {
         estimators.settings.likelihoods estimators.settings.constraints
         estimators.settings.parameters estimators.settings.view_options estimators.settings.plans
         estimators.settings estimators.tables estimators.methods.rows estimators.surrogates
-        estimators.tensors
+        estimators.shards estimators.tensors
         estimators.methods.placing estimators.methods.loadings estimators.methods.densities
-        estimators.methods.prediction estimators.saving estimators.shards
+        estimators.methods.prediction estimators.saving
         estimators.methods
         estimators.base estimators.lvm estimators.rflvm estimators.srflvm estimators.annotated
         estimators.loading estimators model_selection.cost model_selection.hiding

@@ -48,6 +48,48 @@ def test_two_workers_fit_the_model_of_one_process(X):
     np.testing.assert_allclose(placed, model.embedding_, atol=1e-6)
 
 
+def known_of(n_rows):
+    rng = np.random.default_rng(1)
+    batch = np.array(["a", "b", "c"])[np.arange(n_rows) * 3 // n_rows]
+    return rng.uniform(0.3, 3.0, n_rows), batch, rng.normal(size=n_rows)
+
+
+def test_a_fit_takes_what_is_known_of_rows_part_by_part():
+    size, batch, age = known_of(300)
+    rng = np.random.default_rng(0)
+    rate = np.exp(0.7 * np.sin(rng.normal(size=(300, 2)) @ rng.normal(size=(2, 6))))
+    X = rng.poisson(size[:, None] * rate).astype(float)
+    pandas = pytest.importorskip("pandas")
+    tables = pytest.importorskip("dask.dataframe")
+    frame = pandas.DataFrame({"batch": batch, "age": age})
+    settings = SETTINGS | {"likelihood": "poisson"}
+    expected = bo.NGMVLVM(**settings).fit(X, size_factors=size, covariates=frame)
+    rows = array.from_array(X, chunks=(70, 4))
+    table = tables.from_pandas(frame, npartitions=4)
+    given = (
+        {"size_factors": size, "covariates": frame},
+        {"size_factors": array.from_array(size, chunks=13), "covariates": table},
+        {"size_factors": {"x": size}, "covariates": {n: table[n] for n in frame}},
+    )
+    cluster = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
+    with distributed.Client(**cluster, dashboard_address=None) as client:
+        for known in given:
+            model = bo.dask.fit(bo.NGMVLVM(**settings), rows, client, **known)
+            assert model.elbo_ == pytest.approx(expected.elbo_, rel=1e-6)
+            spread = expected.embedding_.std(axis=0)
+            assert (np.abs(model.embedding_ - expected.embedding_) / spread).max() < 1e-3
+        with pytest.raises(InputError, match=r"size_factors of 300 rows, got 299\. Give one"):
+            bo.dask.fit(bo.NGMVLVM(**settings), rows, client, size_factors=size[1:])
+        with pytest.raises(InputError, match=r"covariates of 300 rows, got 299\. Give one"):
+            bo.dask.fit(bo.NGMVLVM(**settings), rows, client, covariates=table.loc[1:])
+        bad = np.where(np.arange(300) == 290, -1.0, size)
+        with pytest.raises(InputError, match="size factor"):
+            bo.dask.fit(bo.NGMVLVM(**settings), rows, client, size_factors=bad)
+    placed = bo.dask.transform(model, rows, size_factors=size, covariates=table)
+    result = placed.compute(scheduler="synchronous")
+    np.testing.assert_allclose(result, model.embedding_, atol=1e-6)
+
+
 def test_what_a_worker_refuses_is_said_and_the_cluster_goes_on(X):
     bad = X.copy()
     bad[290, 3] = np.inf

@@ -12,7 +12,9 @@ import ctypes
 import itertools
 import os
 import socket
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlparse
@@ -39,7 +41,14 @@ _PATIENCE = 5.0
 _MALLOC = ((-1, 2**28), (-3, 2**25))
 
 
-def fit(estimator: _Model, X: Any, client: Any = None) -> _Model:
+def fit(
+    estimator: _Model,
+    X: Any,
+    client: Any = None,
+    *,
+    size_factors: object = None,
+    covariates: object = None,
+) -> _Model:
     """Fit a model to the rows of a Dask array, each worker its own part.
 
     Parameters
@@ -50,6 +59,11 @@ def fit(estimator: _Model, X: Any, client: Any = None) -> _Model:
         Rows of known chunks; they need not fit into this process.
     client : distributed.Client, optional
         Its workers have to be processes. None: the current one.
+    size_factors : array-like of shape (N,), or dict of view to one, optional
+        Of all rows, as in the estimator's ``fit``; in memory, or arrays or columns of Dask, of
+        which each worker computes those of its rows.
+    covariates : DataFrame, Series, dict of name to values, or array, optional
+        The same.
 
     Returns
     -------
@@ -60,7 +74,8 @@ def fit(estimator: _Model, X: Any, client: Any = None) -> _Model:
     ------
     InputError
         X is no Dask array or of unknown chunks, there is no client, workers are threads of one
-        process, a worker refuses its rows, or ends.
+        process, size factors or covariates are not those of its rows, a worker refuses its rows, or
+        ends.
 
     Examples
     --------
@@ -74,15 +89,22 @@ def fit(estimator: _Model, X: Any, client: Any = None) -> _Model:
     """
     X = _checked(X)
     client = client or _current()
+    beside = {
+        what: _Beside.of(given, f"{what} of {X.shape[0]:,} rows", X.shape[0])
+        for what, given in (("size_factors", size_factors), ("covariates", covariates))
+    }
     workers = _processes(client)[: X.numblocks[0]]
     blocks = X.to_delayed()[:, 0]
     count = len(workers)
     ends = [i * len(blocks) // count for i in range(count + 1)]
-    parts = [blocks[start:stop] for start, stop in itertools.pairwise(ends)]
-    held = [
-        client.compute(list(part), workers=[worker])
-        for part, worker in zip(parts, workers, strict=True)
-    ]
+    starts = np.cumsum([0, *X.chunks[0]])
+    held = []
+    for worker, (first, last) in zip(workers, itertools.pairwise(ends), strict=True):
+        rows = slice(int(starts[first]), int(starts[last]))
+        known = require("dask", "fits Dask arrays").delayed(
+            {what: given.rows(rows) for what, given in beside.items()}
+        )
+        held.append(client.compute([known, *blocks[first:last]], workers=[worker]))
     try:
         return _fitted(client, estimator, held, workers)
     finally:
@@ -90,6 +112,104 @@ def fit(estimator: _Model, X: Any, client: Any = None) -> _Model:
         # the next fit of these rows would wait for it
         for future in itertools.chain(*held):
             future.release()
+
+
+class _Beside(ABC):
+    """What is known of all rows, of which each worker gets its part."""
+
+    @classmethod
+    def of(cls, given: object, what: str, n_rows: int) -> _Beside:
+        """Wrap what was given.
+
+        Raises
+        ------
+        InputError
+            It has another number of rows.
+        """
+        if given is None or isinstance(given, str):
+            return _OfNoRow(given)
+        if isinstance(given, Mapping):
+            return _ByName({name: cls.of(one, what, n_rows) for name, one in given.items()})
+        beside = _InParts(given) if _is_lazy(given) else _InMemory(given)
+        if beside.n_rows != n_rows:
+            do = "give one value per row, in their order"
+            raise InputError(message(what, f"{beside.n_rows:,}", do))
+        return beside
+
+    @abstractmethod
+    def rows(self, rows: slice) -> Any:
+        """Return what is known of consecutive rows, as Dask computes it."""
+
+
+@dataclass(frozen=True)
+class _OfNoRow(_Beside):
+    """Nothing, or a word that the estimator refuses."""
+
+    given: object
+
+    def rows(self, rows: slice) -> Any:  # noqa: ARG002
+        """Return it."""
+        return self.given
+
+
+@dataclass(frozen=True)
+class _ByName(_Beside):
+    """By view, or by covariate."""
+
+    parts: Mapping[str, _Beside]
+
+    def rows(self, rows: slice) -> Any:
+        """Return them by name."""
+        return {name: part.rows(rows) for name, part in self.parts.items()}
+
+
+class _InMemory(_Beside):
+    """Values in this process."""
+
+    def __init__(self, given: Any) -> None:
+        self._given = given if hasattr(given, "iloc") else np.asarray(given)
+        self.n_rows = len(self._given) if self._given.ndim else 0
+
+    def rows(self, rows: slice) -> Any:
+        """Return a part."""
+        return of_rows(self._given, np.arange(rows.start, rows.stop))
+
+
+class _InParts(_Beside):
+    """An array, or a column or several, of Dask."""
+
+    def __init__(self, given: Any) -> None:
+        dask = require("dask", "fits Dask arrays")
+        if getattr(given, "ndim", 1) == 2 and hasattr(given, "chunks"):
+            given = given.rechunk({1: -1})
+        self._parts = np.ravel(given.to_delayed())
+        self._ends = np.cumsum(dask.compute(*map(dask.delayed(len), self._parts)))
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all parts."""
+        return int(self._ends[-1])
+
+    def rows(self, rows: slice) -> Any:
+        """Return those of the parts that hold them, which are joined where they are needed."""
+        dask = require("dask", "fits Dask arrays")
+        first = int(np.searchsorted(self._ends, rows.start, side="right"))
+        last = int(np.searchsorted(self._ends, rows.stop, side="left")) + 1
+        before = int(self._ends[first - 1]) if first else 0
+        cut = slice(rows.start - before, rows.stop - before)
+        return dask.delayed(_joined)(list(self._parts[first:last]), cut)
+
+
+def _is_lazy(given: object) -> bool:
+    """Return whether Dask has yet to compute it."""
+    return type(given).__module__.startswith("dask") and hasattr(given, "to_delayed")
+
+
+def _joined(parts: Sequence[Any], rows: slice) -> Any:
+    """Return some of the rows of parts."""
+    if hasattr(parts[0], "iloc"):
+        return require("pandas", "joins columns of Dask").concat(parts).iloc[rows]
+    return np.concatenate(parts)[rows]
 
 
 def _fitted(
@@ -262,16 +382,17 @@ def _free_port() -> int:
 
 def _fit_part(
     estimator: LatentVariableEstimator,
-    blocks: list[Any],
+    held: list[Any],
     place: str,
     rank: int,
     size: int,
 ) -> LatentVariableEstimator | None:
-    """Fit the rows of one worker; the first one returns the model."""
+    """Fit the rows of one worker, after what is known of them; the first one returns the model."""
     import torch
 
     from bochner.processes import distributed
 
+    beside, *blocks = held
     _keep_memory()
     group: Any = torch.distributed
     how: dict[str, Any] = {"init_method": place, "rank": rank, "world_size": size}
@@ -280,7 +401,7 @@ def _fit_part(
         with distributed() as among:
             # others wait for this process: within, they learn of what it refuses
             rows = among.together(lambda: _stacked(blocks))
-            model = copy.copy(estimator).fit(rows)._of_all(among)
+            model = copy.copy(estimator).fit(rows, **beside)._of_all(among)
         return model if rank == 0 else None
     finally:
         group.destroy_process_group()

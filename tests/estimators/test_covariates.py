@@ -13,7 +13,7 @@ from sklearn.base import clone
 import bochner as bo
 from bochner.data.covariates import Categorical, Continuous, CovariateCoding, of_rows
 from bochner.errors import DataWarning, InputError
-from bochner.fitting import plan
+from bochner.fitting import landmarks, plan
 from bochner.page.report import _place
 
 pandas = pytest.importorskip("pandas")
@@ -240,6 +240,28 @@ def test_a_fit_stopped_and_continued_is_the_fit_that_never_stopped(
     np.testing.assert_array_equal(continued.embedding_, whole.embedding_)
     assert continued.elbo_ == whole.elbo_
     assert continued.covariate_std_ == whole.covariate_std_
+
+
+def test_a_fit_on_landmarks_goes_on_beside_its_own_rows_alone(tmp_path, monkeypatch):
+    r = np.random.default_rng(0)
+    X = r.poisson(2.0, size=(90, 4)).astype(float)
+    beside = {
+        "size_factors": r.uniform(0.5, 2.0, 90),
+        "covariates": {"age": r.normal(size=90)},
+    }
+    path = tmp_path / "fit.ckpt"
+    model = bo.NGMVLVM(
+        1, **SMALL, likelihood="poisson", landmarks=40, checkpoint=path
+    )  # fmt: skip
+    with monkeypatch.context() as cut:
+        cut.setattr(landmarks, "evaluate_anchored", None)
+        with pytest.raises(TypeError):
+            model.fit(X, **beside)
+    for what, known in beside.items():
+        given = beside | {what: of_rows(known, r.permutation(90))}
+        with pytest.raises(InputError, match="belongs to other data"):
+            model.fit(X, **given)
+    assert np.isfinite(model.fit(X, **beside).elbo_)
 
 
 def test_what_covariates_become():

@@ -13,6 +13,7 @@ import bochner as bo
 from bochner.errors import InputError
 from bochner.fitting import landmarks, row_selection
 from bochner.fitting.row_passes import KeptPasses, Pace
+from bochner.processes import local_part
 
 SETTINGS = {
     "n_frequencies": 8,
@@ -35,6 +36,11 @@ def data():
 def with_holes(X, case):
     """Hide entries: single ones, or whole views, of which the first process has none or all."""
     X = counted(X, case) if case in COUNTS else X.copy()
+    if case == "covariates":
+        batch = beside()[0]["batch"]
+        X += 3.0 * (batch == "b")[:, None] - 2.0 * (batch == "c")[:, None]
+    if case == "covariates_counts":
+        return counted(X, "beside")
     if case == "holes":
         X[:, :3][np.random.default_rng(1).random((len(X), 3)) < 0.15] = np.nan
     if case == "absent":
@@ -51,6 +57,16 @@ COUNTS = {
 }
 
 
+def beside():
+    """What is known of the rows: a batch that moves them, an age, and sizes."""
+    rng = np.random.default_rng(4)
+    batch = np.sort(rng.choice(["a", "b", "c"], 300, p=[0.5, 0.3, 0.2])).astype(object)
+    batch[::50] = None
+    age = rng.normal(40.0, 10.0, 300)
+    age[::70] = np.nan
+    return {"batch": batch, "age": age}, rng.uniform(0.3, 3.0, 300)
+
+
 FAULTS = {"killed": RuntimeError, "interrupted": KeyboardInterrupt}
 
 
@@ -63,8 +79,23 @@ def counted(X, case):
     return np.hstack([counts[:, :3], X[:, 3:]]) if case == "beside" else counts
 
 
+def with_covariates(X, rows):
+    """Fit counts beside other columns, with all that ``fit`` takes beside rows."""
+    known, factors = beside()
+    model = bo.NGMVLVM(**COUNTS["beside"], **SETTINGS)
+    given = {name: values[rows] for name, values in known.items()}
+    return model.fit(X, covariates=given, size_factors={"left": factors[rows]})
+
+
 def fitted(case, X):
     """Fit a model of a case."""
+    if case.startswith("covariates"):
+        here = local_part(300)
+        rows = here if len(X) == here.stop - here.start else slice(None)
+        if case == "covariates_counts":
+            return with_covariates(X, rows)
+        given = {name: values[rows] for name, values in beside()[0].items()}
+        return bo.NGMVLVM(**SETTINGS).fit(X, covariates=given)
     if case in COUNTS:
         model = bo.SRFLVM if case == "bernoulli" else bo.NGMVLVM
         return model(**COUNTS[case], **SETTINGS).fit(X)

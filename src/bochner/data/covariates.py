@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,9 @@ from torch import Tensor
 from bochner.data.accepted import in_order_of
 from bochner.data.columns import listing
 from bochner.data.validation import as_array
+from bochner.data.views import ExactSum
 from bochner.errors import DataWarning, InputError, message, shown, warn_user
+from bochner.processes import ALONE, Processes
 
 Array = NDArray[np.float64]
 
@@ -70,14 +73,21 @@ class Continuous(Covariate):
         self.std = std
 
     @classmethod
-    def fit(cls, name: str, values: NDArray[np.generic]) -> Continuous:
-        """Measure mean and standard deviation."""
-        numbers = _numbers(name, values)
+    def fit(
+        cls, name: str, values: NDArray[np.generic], processes: Processes = ALONE
+    ) -> Continuous:
+        """Measure mean and standard deviation, to the last digit, however rows are divided."""
+        numbers = processes.together(lambda: _numbers(name, values))
         known = numbers[~np.isnan(numbers)]
-        mean = float(known.mean()) if known.size else 0.0
+        count = processes.total(known.size)
+        ends = np.array([-known.min(initial=np.inf), known.max(initial=-np.inf)])
+        below, high = processes.largest(torch.from_numpy(ends)).tolist()
+        low = -below
+        mean = min(max(_exact_sum(known, processes) / max(1, count), low), high)
+        square = _exact_sum(((known - mean) / ((high - low) or 1.0)) ** 2, processes)
         # that of equal numbers is rounding
-        std = float(known.std()) if known.size and np.ptp(known) else 0.0
-        return cls(name, mean, std)
+        std = (high - low) * math.sqrt(square / max(1, count)) if high > low else 0.0
+        return cls(name, mean if count else 0.0, std)
 
     @property
     def width(self) -> int:
@@ -108,16 +118,19 @@ class Categorical(Covariate):
         self.shares = list(shares)
 
     @classmethod
-    def fit(cls, name: str, values: NDArray[np.generic]) -> Categorical:
-        """Count the labels."""
-        known = [_label(value) for value in values if not _missing(value)]
-        labels, counts = np.unique(np.array(known, dtype=str), return_counts=True)
-        if len(labels) > max(_FEW_LABELS, _NEARLY_ALL * len(known)):
-            got = f"{len(labels)} labels in {len(known)} rows"
+    def fit(
+        cls, name: str, values: NDArray[np.generic], processes: Processes = ALONE
+    ) -> Categorical:
+        """Count the labels of all processes."""
+        here = Counter(_label(value) for value in values if not _missing(value))
+        counts: Counter[str] = sum(processes.gathered(here), Counter())
+        n_known = counts.total()
+        if len(counts) > max(_FEW_LABELS, _NEARLY_ALL * n_known):
+            got = f"{len(counts)} labels in {n_known} rows"
             do = "pass numbers, or coarser labels"
             raise InputError(message(f"labels of {name!r} that rows share", got, do))
-        shares = counts / max(1, len(known))
-        return cls(name, labels.tolist(), shares.tolist())
+        labels = sorted(counts)
+        return cls(name, labels, [counts[label] / n_known for label in labels])
 
     @property
     def width(self) -> int:
@@ -168,7 +181,13 @@ class CovariateCoding:
         self.covariates = list(covariates)
 
     @classmethod
-    def fit(cls, given: object, n_rows: int, index: object = None) -> CovariateCoding:
+    def fit(
+        cls,
+        given: object,
+        n_rows: int,
+        index: object = None,
+        processes: Processes = ALONE,
+    ) -> CovariateCoding:
         """Learn labels, means and standard deviations.
 
         Parameters
@@ -178,11 +197,14 @@ class CovariateCoding:
         n_rows : int
         index : pandas Index, optional
             Of X, which that of a DataFrame or Series must equal where it names rows.
+        processes : Processes
+            The rows are those of this one, which all others call with theirs.
 
         Raises
         ------
         InputError
-            They are of the wrong length or kind, or one has no value in any row.
+            They are of the wrong length or kind, or one has no value in any row; processes have
+            others.
 
         Warns
         -----
@@ -192,15 +214,15 @@ class CovariateCoding:
         if isinstance(given, str):
             do = "pass a DataFrame, a dict of name to values, or an array"
             raise InputError(message("covariates of the rows", repr(given), do))
-        columns = _columns(given, n_rows, index)
+        columns = processes.together(lambda: _checked_columns(given, n_rows, index))
+        _check_alike(columns, processes)
         fitted: list[Covariate] = []
         for name, values in columns.items():
-            _check_kind(name, values)
-            _check_known(name, values)
+            _check_known(name, values, processes)
             kind = Categorical if _is_label(values) else Continuous
-            fitted.append(kind.fit(name, values))
+            fitted.append(kind.fit(name, values, processes))
         constant = [repr(covariate.name) for covariate in fitted if not covariate.varies]
-        if constant:
+        if constant and processes.rank == 0:
             text = f"Constant covariates are kept, they explain nothing: {listing(constant)}."
             warn_user(text, DataWarning)
         return cls(fitted)
@@ -350,6 +372,34 @@ def _columns(given: Any, n_rows: int, index: object) -> dict[str, NDArray[np.gen
     return columns
 
 
+def _checked_columns(given: Any, n_rows: int, index: object) -> dict[str, NDArray[np.generic]]:
+    """Return what `_columns` does, of numbers and labels alone."""
+    columns = _columns(given, n_rows, index)
+    for name, values in columns.items():
+        _check_kind(name, values)
+    return columns
+
+
+def _check_alike(columns: Mapping[str, NDArray[np.generic]], processes: Processes) -> None:
+    """Refuse covariates that are called, or of a kind, as in no other process."""
+    kinds = {name: "labels" if _is_label(v) else "numbers" for name, v in columns.items()}
+    said = [
+        listing([f"{kind} {name!r}" for name, kind in of_process.items()])
+        for of_process in processes.gathered(kinds)
+    ]
+    for rank, covariates in enumerate(said):
+        if covariates != said[0]:
+            want = f"the covariates {said[0]}, as in process 0"
+            do = "give all processes the same"
+            raise InputError(message(want, f"{covariates} in process {rank}", do))
+
+
+def _exact_sum(values: Array, processes: Processes) -> float:
+    total = ExactSum(1)
+    total.add(values[:, None])
+    return float(total.over(processes)[0])
+
+
 def _values(given: Any) -> NDArray[np.generic]:
     """Return an array; categories, nullable types and texts as objects."""
     dtype = getattr(given, "dtype", None)
@@ -386,10 +436,11 @@ def _check_kind(name: str, values: NDArray[np.generic]) -> None:
         raise InputError(message(expected, got, do))
 
 
-def _check_known(name: str, values: NDArray[np.generic]) -> None:
+def _check_known(name: str, values: NDArray[np.generic], processes: Processes) -> None:
     """Refuse a covariate without any value."""
-    if len(values) and all(map(_missing, values)):
-        got = f"none in {len(values)} rows"
+    n_rows = processes.total(len(values))
+    if n_rows and processes.total(not all(map(_missing, values))) == 0:
+        got = f"none in {n_rows} rows"
         raise InputError(message(f"a value of {name!r} in some row", got, "leave it out"))
 
 

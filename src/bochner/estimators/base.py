@@ -159,7 +159,7 @@ class AttributesMixin(PredictionMixin):
         covariates: Tensor,
         kept: Places,
     ) -> None:
-        self._keep_patterns(some.values, some.index, covariates)
+        self._keep_patterns(some.values, some.index, some.covariates)
         self._embedded, known = training.placed(self, offsets, some, covariates, kept)
         posterior = self._fit.posterior
         placement = known.placement
@@ -341,13 +341,13 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         plan = plans.make(self, data, seed, kernels, chosen, beside.groups, processes)
         if processes.size > 1:
             shards.check_plan(plan)
-        fit_data = tensors.fit_data(data, plan, offsets, beside)
+        fit_data = tensors.fit_data(data, plan, offsets, beside, size_factors)
         # those of an earlier fit
         self._placed = self._placer = None
         self._fit = self._infer(fit_data, plan)
         self._set_attributes(values, plan)
         logs = list(offsets.values())
-        some = self._set_candidates(values, logs, fit_data, plan)
+        some = self._set_candidates(values, logs, beside.values, fit_data, plan)
         kept: Places = NotKept()
         if isinstance(self.checkpoint, LastingPath) and not self.interrupted_:
             facts = {"rows": fit_data.checksum, "origin": plan.origin, "elbo": self._fit.elbo}
@@ -359,12 +359,17 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         return self
 
     def _set_candidates(
-        self, values: Any, offsets: list[Tensor | None], data: FitData, plan: Plan
+        self,
+        values: Any,
+        offsets: list[Tensor | None],
+        covariates: Tensor,
+        data: FitData,
+        plan: Plan,
     ) -> Candidates:
         """Keep the rows of training from which others are placed, and how they are completed."""
         n_rows = plan.processes.total(values.shape[0])
         kept = torch.from_numpy(tensors.subset(n_rows, CANDIDATES, self.seed_))
-        some = Candidates.of(self._fit, values, offsets, data, kept, plan)
+        some = Candidates.of(self._fit, values, offsets, covariates, data, kept, plan)
         self._candidates = some.latents
         self._completion = {}
         # fits of one view need no choice, and with covariates it is modes: a mixture's places know

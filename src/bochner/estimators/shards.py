@@ -1,7 +1,10 @@
-"""Fits of several processes: what they must have in common."""
+"""Fits of several processes: what they must have in common, and what tells their rows from
+others.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,11 +12,14 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from bochner.data.arrays import FloatArray
+from bochner.data.row_sources import additive_checksum
+from bochner.data.validation import as_array
 from bochner.errors import InputError, message
 from bochner.estimators.settings import likelihoods
 from bochner.estimators.tables import Plain
 from bochner.fitting.plan import Plan
 from bochner.memory import passes
+from bochner.models.lvm import Covariates
 from bochner.processes import Processes, current
 
 
@@ -35,12 +41,10 @@ def joined(estimator: object, values: Any, covariates: object = None) -> Process
         process has to see as a whole.
     """
     processes = current()
-    if reason := next(
-        filter(None, processes.gathered(_held_back(estimator, values, covariates))), None
-    ):
+    if reason := processes.agreed(_held_back(estimator, values)):
         want = "Gaussian, Bernoulli or count rows in several processes"
         raise InputError(message(want, reason, "fit them in one process"))
-    facts = processes.gathered(_facts(estimator, values))
+    facts = processes.gathered(_facts(estimator, values, covariates))
     for rank, of_process in enumerate(facts):
         for what, value in of_process.items():
             if value != facts[0][what]:
@@ -60,10 +64,8 @@ def check_plan(plan: Plan) -> None:
         raise InputError(message("starts by name in several processes", "an array", do))
 
 
-def _held_back(estimator: Any, values: Any, covariates: object) -> str | None:
+def _held_back(estimator: Any, values: Any) -> str | None:
     """Return why the rows of this process cannot be fitted with those of others."""
-    if covariates is not None:
-        return "covariates"
     if sp.issparse(values):
         return "a sparse X"
     if not isinstance(estimator._coding, Plain):
@@ -83,15 +85,36 @@ def _held_back_by_holes(estimator: Any, values: Any) -> str | None:
     return f"missing entries and {reasons}" if has_holes else None
 
 
-def _facts(estimator: Any, values: Any) -> dict[str, str]:
+def _facts(estimator: Any, values: Any, covariates: object) -> dict[str, str]:
     names = getattr(estimator, "feature_names_in_", None)
     return {
         "columns": f"{values.shape[1]}",
         "names": "none" if names is None else ", ".join(map(str, names)),
         "numbers of type": str(values.dtype),
+        "covariates": "none" if covariates is None else "given",
         # the first process's seed is that of all
         "model": repr(clone(estimator).set_params(random_state=None)),
     }
+
+
+def checksum(
+    X: Any, covariates: Covariates, size_factors: object, processes: Processes
+) -> int:
+    """Return a number, below 2^64, that other rows of all processes have not, but by chance, nor
+    the same ones beside other covariates or size factors; however they are divided.
+    """
+    known = np.column_stack([covariates.values.double(), *_columns(size_factors)])
+    here = sum(additive_checksum(part, processes.start) for part in (X, known))
+    return sum(processes.gathered(here)) % 2**64
+
+
+def _columns(given: object) -> list[FloatArray]:
+    """Return what was given of every row as columns of numbers."""
+    if given is None:
+        return []
+    if isinstance(given, Mapping):
+        return [column for name in sorted(given) for column in _columns(given[name])]
+    return [as_array("size_factors", given).astype(np.float64)]
 
 
 def whole(processes: Processes, arrays: tuple[FloatArray, ...]) -> tuple[FloatArray, ...]:

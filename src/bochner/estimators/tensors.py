@@ -17,11 +17,12 @@ from bochner.data.arrays import FloatArray, IntArray
 from bochner.data.columns import columns_of, dense_rows
 from bochner.data.masks import FullMask
 from bochner.data.missing import observed_in, split, split_rows
-from bochner.data.row_sources import RowSource, additive_checksum
+from bochner.data.row_sources import RowSource
 from bochner.data.sparse import SparseMatrix, leading, mapped, moments
 from bochner.data.stored import MappedMatrix, StoredMatrix
 from bochner.data.views import Scaling, Views
 from bochner.data.views import blocks as by_pattern
+from bochner.estimators import shards
 from bochner.estimators.settings.plans import divisible
 from bochner.estimators.surrogates import Surrogate
 from bochner.fitting.data import FitData
@@ -46,7 +47,6 @@ DENSE_NUMBERS = 2**24
 # Rows of a sparse X whose data likelihoods start from.
 _SAMPLED_ROWS = 2000
 
-
 Offsets = Mapping[str, Tensor | None]
 
 
@@ -55,6 +55,7 @@ def fit_data(
     plan: Plan,
     offsets: Offsets,
     covariates: Covariates,
+    size_factors: object = None,
 ) -> FitData:
     """Turn checked views into what a fit takes, on the plan's device.
 
@@ -65,6 +66,8 @@ def fit_data(
     offsets : mapping of view to Tensor of shape (N,) or None
         Logarithms of the rows' size factors.
     covariates : Covariates
+    size_factors : optional
+        As given: what else tells rows from others.
 
     Returns
     -------
@@ -76,8 +79,8 @@ def fit_data(
     parts_of_fit = (source.blocks(), n_rows, source.stacked, beside, source.surrogates())
     if plan.checkpoint is None or not divisible(data, plan.spec, plan.landmarks):
         return FitData(*parts_of_fit)
-    parts = plan.processes.gathered(additive_checksum(data.X, plan.processes.start))
-    return FitData(*parts_of_fit, checksum=sum(parts) % 2**64)
+    known = (data.X, covariates, size_factors, plan.processes)
+    return FitData(*parts_of_fit, checksum=shards.checksum(*known))
 
 
 class _Views(Protocol):

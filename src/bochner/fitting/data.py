@@ -108,9 +108,19 @@ class FitData:
             of_all(self.blocks),
             len(index),
             lambda chosen: values if chosen is None else values[chosen],
-            Covariates.none(len(index)),
+            self._joined_covariates(local, index, processes),
             self.surrogates and of_all(self.surrogates),
         )
+
+    def _joined_covariates(
+        self, local: Tensor, index: Tensor, processes: Processes
+    ) -> Covariates:
+        """Return those of rows of all processes."""
+        known = self.covariates
+        if not known.groups:
+            return Covariates.none(len(index))
+        values = processes.joined(known.take(local).values, index, self.n_rows)
+        return replace(known, values=values)
 
 
 @dataclass(frozen=True)
@@ -126,6 +136,8 @@ class Candidates:
         Which of these rows they are.
     offsets : list over views of Tensor of shape (n,), or None
         Logarithms of these rows' size factors.
+    covariates : Tensor of shape (n, L), float64
+        Of these rows.
     fit, data, plan
         Of these rows.
     """
@@ -134,6 +146,7 @@ class Candidates:
     values: Any
     index: Tensor
     offsets: list[Tensor | None]
+    covariates: Tensor
     fit: Fit
     data: FitData
     plan: Plan
@@ -144,6 +157,7 @@ class Candidates:
         fit: Fit,
         values: Any,
         offsets: list[Tensor | None],
+        covariates: Tensor,
         data: FitData,
         kept: Tensor,
         plan: Plan,
@@ -152,7 +166,8 @@ class Candidates:
         processes = plan.processes
         n_rows = values.shape[0]
         if processes.size == 1:
-            return cls(fit.latents[kept], values, kept, offsets, fit, data, plan)
+            given = offsets, covariates, fit, data, plan
+            return cls(fit.latents[kept], values, kept, *given)
         local = processes.local(kept, n_rows)
         latents = processes.joined(fit.latents[local], kept, n_rows)
         raw = torch.from_numpy(dense_rows(values, local.numpy()))
@@ -169,7 +184,11 @@ class Candidates:
         known = replace(fit, latents=latents, latent_draws=draws)
         alone = replace(plan, processes=ALONE)
         logs = [of_rows(offset) for offset in offsets]
-        return cls(latents, rows, every, logs, known, data.take(kept, processes), alone)
+        beside = covariates.new_zeros(len(kept), 0)
+        if covariates.shape[1]:
+            beside = processes.joined(covariates[local], kept, n_rows)
+        some = data.take(kept, processes)
+        return cls(latents, rows, every, logs, beside, known, some, alone)
 
 
 @dataclass(frozen=True)

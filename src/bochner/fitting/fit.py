@@ -53,8 +53,10 @@ def fit(data: FitData, plan: Plan) -> Fit:
 def _checkpoint(data: FitData, plan: Plan) -> AnyCheckpoint:
     if plan.checkpoint is None:
         return NoCheckpoint()
-    # without columns they say how many rows this process has, and no more
-    beside = [data.covariates.values] if data.covariates.values.shape[1] else []
+    # without columns they say how many rows this process has, and no more; a checksum knows them
+    beside = [data.covariates.values] if data.covariates.groups else []
+    if data.checksum is not None:
+        beside = []
     checkpoint = Checkpoint(
         plan.checkpoint, plan.digest(data.blocks, *beside, checksum=data.checksum)
     )

@@ -64,11 +64,12 @@ class Gradient:
         return self.x, self.first, self.second, self.amplitude, self.linear, self.noise
 
     def over(self, processes: Processes) -> None:
-        """Add what the rows of other processes say of the frequencies. Latents are this process's
-        own, and the noise's gradient comes from sums over all processes already.
+        """Add what the rows of other processes say of the frequencies and of the covariates'
+        factors. Latents are this process's own, and the noise's gradient comes from sums over all
+        processes already.
         """
         second = [] if self.second is None else [self.second]
-        of_frequencies = [self.first, self.amplitude, *second]
+        of_frequencies = [self.first, self.amplitude, self.linear, *second]
         for part, summed in zip(of_frequencies, processes.sums(of_frequencies), strict=True):
             part.copy_(summed)
 

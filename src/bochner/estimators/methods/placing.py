@@ -80,7 +80,7 @@ class HeldRows(TrainingRows):
         values = self.values
         if some.values is not values:
             mean, std = model._latents(values, offsets, covariates, checked=False)
-            return Unchecked(mean, std), _placed(some, model, covariates)
+            return Unchecked(mean, std), _placed(some, model)
         placement = model._place(values, offsets, covariates)
         model._remember(values, placement)
         std = model._stds(values, offsets, placement)
@@ -112,7 +112,7 @@ class StoredRows(TrainingRows):
     ) -> tuple[Unplaced, KnownRows]:
         """Leave them to be placed when somebody asks; refuse those that changed in the fit."""
         current().together(self.check)
-        return Unplaced(self, offsets, covariates, kept), _placed(some, model, covariates)
+        return Unplaced(self, offsets, covariates, kept), _placed(some, model)
 
     def check(self) -> None:
         """Refuse rows that are others than in the fit."""
@@ -283,12 +283,12 @@ class Placed(Located):
         return self
 
 
-def _placed(some: Candidates, model: PlacingMixin, covariates: Tensor) -> KnownRows:
-    """Place the candidates, and no other rows; covariates are those of all rows here, (N, L)."""
+def _placed(some: Candidates, model: PlacingMixin) -> KnownRows:
+    """Place the candidates, and no other rows."""
     index = some.index
     offsets = offsets_of(some.offsets, index)
     values = dense_rows(some.values, index.numpy())
-    placement = model._place(values, offsets, covariates[index])
+    placement = model._place(values, offsets, some.covariates[index])
     std = model._stds(values, offsets, placement)
     return KnownRows(values, offsets, torch.arange(len(index)), placement, std)
 

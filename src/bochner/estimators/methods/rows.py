@@ -286,8 +286,9 @@ class RowsMixin:
         in_order_of(self._index, "size_factors", size_factors)
         if covariates is None:
             return Covariates.none(n_rows)
-        self._covariate_coding = CovariateCoding.fit(covariates, n_rows, self._index)
-        values = self._covariate_coding.encode(covariates, n_rows, self._index)
+        given = covariates, n_rows, self._index
+        self._covariate_coding = CovariateCoding.fit(*given, current())
+        values = self._covariate_coding.encode(*given)
         return Covariates(values, self._covariate_coding.groups)
 
     def _beside(
