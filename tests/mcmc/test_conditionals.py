@@ -391,9 +391,10 @@ def test_proposals_are_right_however_small_the_noise(noise, scale):
     regression = WeightsIntegrated.of(x, points, amplitude, parts, noise)
     phi = features(x, points, amplitude)
     for h in range(3):
-        proposed = regression.without(h, points[h])(scale * rng.standard_normal((1, 2)))[0]
+        point = scale * rng.standard_normal((1, 2))
+        proposed = regression.without(h, points[h])(point)[0]
         others = np.delete(phi, [h, 3 + h], axis=1)
-        phi[:, [h, 3 + h]] = proposed.parts[0].phi
+        phi[:, [h, 3 + h]] = features(x, point, amplitude[:1])
         expected = _log_marginal(phi, Y, noise) - _log_marginal(others, Y, noise)
         assert proposed.log_marginal == pytest.approx(float(expected), rel=1e-6)
         regression.put(h, proposed)
@@ -413,3 +414,16 @@ def test_the_basis_stays_orthonormal_where_cosine_and_sine_leave_the_same(dim):
         moved.put(move % 3, likelihoods(rng.normal(size=(1, dim)))[0])
     basis = moved.parts[0][1].basis
     np.testing.assert_allclose(basis.T @ basis, np.eye(6), atol=6e-15)
+
+
+@pytest.mark.parametrize("holes", [True, False])
+def test_rows_of_a_gaussian_view_are_worth_what_their_densities_say(holes):
+    view = GaussianView("a", ViewData.of(data(9, 3, holes=holes)), (0, 1), 4, Priors())
+    state = view.prior_state(np.random.default_rng(3), 3)
+    rows, x = np.array([7, 2, 5]), np.random.default_rng(4).normal(size=(2, 3, 2))
+    whole = [
+        view.log_prob(view.phi(state, at) @ state.weights, state.parameter, rows).sum(1)
+        for at in x
+    ]
+    ours = [view.row_objective(state, at, rows) for at in x]
+    np.testing.assert_allclose(ours[1] - ours[0], whole[1] - whole[0], rtol=1e-10)

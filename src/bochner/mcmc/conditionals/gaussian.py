@@ -12,7 +12,7 @@ from numpy.random import Generator
 from scipy.linalg import lapack
 
 from bochner.data.arrays import IntArray
-from bochner.data.views import Block, blocks
+from bochner.data.views import blocks
 from bochner.mcmc.conditionals.frequencies import (
     FrequencyKernel,
     WeightsIntegrated,
@@ -20,6 +20,7 @@ from bochner.mcmc.conditionals.frequencies import (
 )
 from bochner.mcmc.conditionals.slices import slice_sample
 from bochner.mcmc.conditionals.views import (
+    EVERY,
     Rows,
     ViewData,
     ViewModel,
@@ -81,6 +82,19 @@ class GaussianView(ViewModel):
             -0.5 * self.data.observed[rows] * (np.log(2.0 * np.pi * noise) + square)
         )
 
+    def row_objective(self, state: ViewState, x: FloatArray, rows: IntArray) -> FloatArray:
+        """Return the log likelihood of some rows up to constants, given the weights."""
+        left = self.data.values[rows]
+        left -= self.phi(state, x) @ state.weights
+        if not self._complete:
+            left *= self.data.observed[rows]
+        square = np.einsum("nm,nm->n", left, left)
+        return np.asarray(-0.5 / self._variance(state.parameter) * square)
+
+    @functools.cached_property
+    def _complete(self) -> bool:
+        return bool(self.data.observed.all())
+
     def score(self, psi: FloatArray, parameter: FloatArray) -> FloatArray:
         """Return (y - psi) / noise variance."""
         return np.asarray(
@@ -117,15 +131,21 @@ class GaussianView(ViewModel):
     # -- blocks
 
     @functools.cached_property
-    def _patterns(self) -> list[Block]:
-        return blocks(self.data.observed)
+    def _patterns(self) -> list[tuple[Rows, IntArray, FloatArray]]:
+        """Rows, columns and values of each pattern of missing entries."""
+        values = self.data.values
+        found = blocks(self.data.observed)
+        return [
+            # rows of features and values are copied where some are missing alone
+            (EVERY, columns, values[:, columns])
+            if len(rows) == len(values)
+            else (rows, columns, values[np.ix_(rows, columns)])
+            for rows, columns in found
+        ]
 
     def _spectra(self, state: ViewState, x: FloatArray) -> list[_Spectral]:
         phi = self.phi(replace(state, variance=1.0), x)
-        return [
-            _Spectral.of(phi[rows], self.data.values[np.ix_(rows, columns)], columns)
-            for rows, columns in self._patterns
-        ]
+        return [_Spectral.of(phi[rows], Y, columns) for rows, columns, Y in self._patterns]
 
     def update_weights(self, state: ViewState, x: FloatArray, rng: Generator) -> ViewState:
         """Draw the ratio with weights and noise integrated out, then the noise, then the
@@ -163,9 +183,7 @@ class GaussianView(ViewModel):
         """Update every frequency with all weights integrated out, and draw the weights."""
         if not self._integrates:
             return self.completed(state, x, rng).update_frequencies(state, x, kernel, rng)
-        patterns = [
-            (rows, self.data.values[np.ix_(rows, columns)]) for rows, columns in self._patterns
-        ]
+        patterns = [(rows, Y) for rows, _, Y in self._patterns]
         points, amplitude = self.spectrum(state)
         noise = self._variance(state.parameter)
         regression = WeightsIntegrated.of(self.see(x), points, amplitude, patterns, noise)
@@ -240,10 +258,8 @@ class GaussianView(ViewModel):
         noise = self._variance(state.parameter)
         value = 0.0
         upstream = np.zeros_like(phi)
-        for rows, columns in self._patterns:
-            part = phi[rows]
-            Y = self.data.values[np.ix_(rows, columns)]
-            of_part, slope = _marginal(part, Y, noise)
+        for rows, _, Y in self._patterns:
+            of_part, slope = _marginal(phi[rows], Y, noise)
             value += of_part
             upstream[rows] += slope
         return value, self.widen(pull_back(phi, points, upstream), x.shape[1])
@@ -288,7 +304,8 @@ def _marginal(phi: FloatArray, Y: FloatArray, noise: float) -> tuple[float, Floa
     mean = inverse @ cross
     logdet += n_rows * np.log(2.0 * np.pi * noise)
     square = np.square(Y).sum() / noise - (cross * mean).sum()
-    slope = ((Y - phi @ mean) @ mean.T - n_columns * phi @ inverse) / noise
+    both = mean @ mean.T + n_columns * inverse
+    slope = (mean @ Y.T - both @ phi.T).T / noise
     return float(-0.5 * (n_columns * logdet + square)), slope
 
 

@@ -227,7 +227,7 @@ class ViewModel(ABC):
         phi = self.phi(state, x)
         psi = self.data.offset[:, None] + phi @ state.weights
         value = self.log_prob_of_psi(psi, state.parameter, EVERY).sum()
-        upstream = self.score(psi, state.parameter) @ state.weights.T
+        upstream = (state.weights @ self.score(psi, state.parameter).T).T
         return float(value), self.widen(pull_back(phi, points, upstream), x.shape[1])
 
     def completed(
