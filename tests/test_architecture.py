@@ -98,8 +98,8 @@ LAYERS: dict[str, str] = {
     "F9 doors": """
         cli.parse cli.options cli.data cli.tables cli.align cli.session cli.bench cli.show
         cli.sources page.dates page.encode page.labels page.layouts page.planes page.shapes
-        plots.figures plots.decodings plots.labels page.views page.content plots.kernels
-        page.charts plots.latents plots.loadings plots.uncertainty page plots cli.apply summary
+        summary plots.figures plots.decodings plots.labels page.views page.content plots.kernels
+        page.charts plots.latents plots.loadings plots.uncertainty page plots cli.apply
         page.report cli.fit cli.info cli.report cli.rows dask __init__ demo cli.main cli
         __main__""",
 }

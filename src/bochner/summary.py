@@ -9,6 +9,9 @@ import numpy as np
 if TYPE_CHECKING:
     from bochner.estimators.base import LatentVariableEstimator
 
+# A smaller share of squares would be written as 0.0 %.
+_LEFT_OUT = 0.0005
+
 
 def describe_model(model: LatentVariableEstimator) -> dict[str, object]:
     """Summarise a fitted model."""
@@ -47,6 +50,25 @@ def describe_model(model: LatentVariableEstimator) -> dict[str, object]:
             if name not in ("views", "checkpoint")
         },
     }
+
+
+def seen_in_training(model: LatentVariableEstimator) -> list[str]:
+    """Return in what the bound of training steps and starts is about less, or other, than the final
+    one; nothing where they are about the same.
+    """
+    what = ["fewer rows (landmarks)"] if model.landmarks_ else []
+    left = max(model.dropped_.values(), default=0.0)
+    if left > _LEFT_OUT:
+        what.append(f"columns truncated to all but {100 * left:.1f} % of their squares")
+    withheld = sum(model.withheld_.values())
+    if withheld:
+        what.append(
+            f"fewer entries ({withheld:,} are kept out of training, to see what noise "
+            "predictions need)"
+        )
+    if model.view_weight is not None:
+        what.append("weighted views")
+    return what
 
 
 def _noise(model: LatentVariableEstimator, view: str) -> dict[str, object]:

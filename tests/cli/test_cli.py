@@ -380,7 +380,7 @@ def test_parsing():
 BAD_TEXT = {
     "a,b\n1,2\n3,inf\n4,5\n": r"inf in view 'x', row 1, column 1 \('b'\)",
     "a,b\n1,\n3,\n4,\n": r"only NaN in column 1 \('b'\) of view 'x'",
-    "a,b\n1,2\n": r"1 sample",
+    "a,b\n1,2\n": r"at least 2 samples to fit, got 1 sample .*Pass more rows",
     "a,b\n1,2\n3,1+2j\n": r"got '1\+2j' in .*line 3, cell 2 \('b'\)",
     "a,b\n1,2\nx,3\n": r"got 'x' in .*line 3, cell 1 \('a'\)",
     "a,b\n1,2\n3\n": "got 1 in line 3",

@@ -418,3 +418,31 @@ def test_options_that_leave_no_column_are_named(tmp_path):
         InputError, match=r"columns to read, got none that is asked for of the 2"
     ):
         read_csv(path, request)
+
+
+@pytest.mark.parametrize(
+    ("start", "got", "do"),
+    [
+        (
+            b"PK\x03\x04\x14\x00",
+            r"a workbook \(.xlsx, .ods\) or another zip",
+            "save it as csv",
+        ),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1", r"an Excel workbook \(.xls\)", "save it as csv"),
+        (b"PAR1\x15\x04", "a parquet file", r"Rename it to \.parquet"),
+        (b"\x89HDF\r\n", "an HDF5 file", r"Rename it to \.h5ad"),
+        (b"\x93NUMPY\x01", "a NumPy array", r"Rename it to \.npy"),
+        (b"%PDF-1.7\n", "a PDF document", "Export the table"),
+        (b"<!doctype html>\n<p>404", "a web page", "Download the file itself"),
+    ],
+)
+def test_files_of_other_kinds_called_csv(tmp_path, start, got, do):
+    path = tmp_path / "data.csv"
+    path.write_bytes(start + bytes(range(256)))
+    with pytest.raises(InputError, match=f"Expected a table as text, got {got}.*{do}"):
+        read_csv(path)
+
+
+def test_spaces_between_cells_are_named(csv):
+    with pytest.raises(InputError, match=r"row names alone.*if spaces are between cells"):
+        read(csv("a b c\n1.5 2 3\n4 5 6\n"))

@@ -941,3 +941,27 @@ def test_labels_are_not_taken_by_position_where_most_names_join(tmp_path):
     # numbers under another name are a labelling
     path.write_text("\n".join(["rank,grp", *(f"{i},{i % 2}" for i in range(3, 9))]))
     assert list(read_labels(path, rows, 6)) == ["rank", "grp"]
+
+
+def test_a_bound_of_fewer_entries_than_the_final_one_says_so(tmp_path):
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(60, 1))
+    X = np.sin(z + np.arange(20)) + 0.1 * rng.normal(size=(60, 20))
+    X[rng.random(X.shape) < 0.05] = np.nan
+    small = {"init": "pca", "n_frequencies": 8, "max_iter": 4, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = bo.NGMVLVM(1, noise="column", **small).fit(X)
+        whole = bo.NGMVLVM(1, noise="column", **small).fit(X[~np.isnan(X).any(axis=1)])
+        weighted = bo.NGMVLVM(1, view_weight={"x": 2.0}, **small).fit(np.nan_to_num(X))
+    assert model.withheld_["x"] > 40
+    assert whole.withheld_ == {"x": 0}
+    about = written(model, tmp_path / "r.html")[2]
+    said = f"is that of fewer entries ({model.withheld_['x']:,} are kept out of training"
+    assert said in about["partial"]
+    texts = [text.get_text() for text in bo.plots.bound_trace(model).get_legend().get_texts()]
+    assert texts[-1].startswith("final, of all data: ")
+    assert written(whole, tmp_path / "w.html")[2]["partial"] == ""
+    assert "weighted views" in written(weighted, tmp_path / "v.html")[2]["partial"]
+    model.save(tmp_path / "m.bochner")
+    assert bo.load(tmp_path / "m.bochner").withheld_ == model.withheld_

@@ -128,6 +128,7 @@ class AttributesMixin(PredictionMixin):
             for name, value in fit.landmarks.items()
         }
         self.dropped_ = dict(zip(plan.spec.names, fit.dropped, strict=True))
+        self.withheld_ = dict(zip(plan.spec.names, fit.withheld, strict=True))
         scales = self._scales
         self.likelihood_ = {view.name: view.likelihood.name for view in fit.posterior}
         gaussian = self._gaussian_views()

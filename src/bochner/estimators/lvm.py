@@ -159,6 +159,9 @@ class NGMVLVM(LatentVariableEstimator):
         joint steps, on the columns of training.
     dropped_ : dict of str to float
         Share of the view's squares that training left out.
+    withheld_ : dict of str to int
+        Observed entries of the view that training went without, to see what noise predictions need;
+        ``elbo_`` counts them, ``starts_`` and ``elbo_history_`` do not.
     relevance_ : ndarray of shape (V, D)
         Share of each view's variation along each dimension; rows sum to 1, 0 where a view does not
         see it.

@@ -63,6 +63,7 @@ class Attributes:
     completion_: dict[str, float | None]
     landmarks_: dict[str, float] | None
     dropped_: dict[str, float]
+    withheld_: dict[str, int]
     n_features_in_: int
     dispersion_moment_: dict[str, float | list[float]]
 

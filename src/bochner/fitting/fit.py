@@ -105,6 +105,7 @@ def _fit(data: FitData, plan: Plan, checkpoint: AnyCheckpoint, earlier: Earlier 
         blocks=list(trainer.state.blocks),
         landmarks=done.landmarks,
         dropped=list(training.rotation.dropped),
+        withheld=training.withheld.counts(),
         latent_draws=_latent_draws(done.model, plan),
     )
 

@@ -81,6 +81,12 @@ class Withheld:
     truth: Sequence[Tensor]
     n_rows: int
 
+    def counts(self) -> list[int]:
+        """Return how many entries every view loses."""
+        if not self.rows.numel():
+            return [0] * len(self.data)
+        return [int((~truth.isnan()).sum()) for truth in self.truth]
+
     def hide(self, values: FloatArray, ends: Sequence[int]) -> FloatArray:
         """Return all views side by side, (N, ...), without the entries, so that starts do not see
         them.

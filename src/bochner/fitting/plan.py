@@ -258,6 +258,8 @@ class Fit:
         after the joint passes.
     dropped : list of float
         Share of every view's squares that training left out.
+    withheld : list of int
+        Entries of every view that training went without, to see what noise predictions need.
     latent_draws : Tensor of shape (S, N, D), float64, or None
         The draws of X over which the posterior's statistics are means, while somebody may leave
         rows out of it: where there are several views.
@@ -280,6 +282,7 @@ class Fit:
     blocks: list[tuple[int, str, float]] = field(default_factory=list)
     landmarks: dict[str, float] | None = None
     dropped: list[float] = field(default_factory=list)
+    withheld: list[int] = field(default_factory=list)
     latent_draws: Tensor | None = None
     latent_excess: float | None = None
     latent_shares: list[float] = field(default_factory=list)

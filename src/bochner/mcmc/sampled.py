@@ -177,6 +177,7 @@ def fit_of(model: Model, chains: Sequence[Chain], warm: Fit, plan: Plan) -> Fit:
         stopped="plateau",
         starts=warm.starts,
         dropped=warm.dropped,
+        withheld=warm.withheld,
     )
 
 

@@ -12,6 +12,7 @@ from bochner.page.encode import pack
 from bochner.plots import kernels
 from bochner.plots.kernels import components, kernel_slice
 from bochner.prediction.calibration import CalibrationReport
+from bochner.summary import seen_in_training
 
 if TYPE_CHECKING:
     from bochner.estimators.base import LatentVariableEstimator
@@ -45,13 +46,14 @@ def bound_trace(model: LatentVariableEstimator) -> Chart:
     reach = max(high - low, 1.0)
     near = low - reach < model.elbo_ < high + reach
     lines = [_line(kept + 1, history[kept], "one draw per step")]
+    whole = ", of all data" if seen_in_training(model) else ""
     if near:
         low = min(low, model.elbo_)
         high = max(high, model.elbo_)
         final = _line(
             [1, max(len(history), 2)],
             [model.elbo_] * 2,
-            f"final: {model.elbo_:,.0f}".replace("-", "−"),
+            f"final{whole}: {model.elbo_:,.0f}".replace("-", "−"),
         )
         lines.append({**final, "dashed": True})
     return {

@@ -41,7 +41,7 @@ from bochner.page.labels import as_labels
 from bochner.page.layouts import as_layouts
 from bochner.page.views import choose_views
 from bochner.prediction.calibration import CalibrationReport
-from bochner.summary import describe_model
+from bochner.summary import describe_model, seen_in_training
 
 if TYPE_CHECKING:
     from bochner.estimators.base import LatentVariableEstimator
@@ -398,14 +398,8 @@ def _chains(model: LatentVariableEstimator) -> str:
 
 def _partial(model: LatentVariableEstimator) -> str:
     """Say where the steps saw less than what the final bound is about."""
-    left = max(model.dropped_.values(), default=0.0)
-    what = ["fewer rows (landmarks)"] if model.landmarks_ else []
-    what += (
-        [f"columns truncated to all but {100 * left:.1f} % of their squares"]
-        if left > 0.0005
-        else []
-    )
-    return f"The bound of the steps below is that of {' and '.join(what)}." if what else ""
+    what = " and ".join(seen_in_training(model))
+    return f"The bound of the steps and starts below is that of {what}." if what else ""
 
 
 def _summary(model: LatentVariableEstimator, content: dict[str, Any]) -> str:

@@ -26,6 +26,7 @@ from bochner.plots.figures import (
     two_dimensions,
 )
 from bochner.plots.labels import draw_labels, figure_width, row_labels
+from bochner.summary import seen_in_training
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -150,7 +151,8 @@ def bound_trace(
             label=f"mean of {width} steps",
         )
     digits = 0 if model.elbo_se_ >= 1 else 2
-    final = f"final: {model.elbo_:,.{digits}f} ± {model.elbo_se_:,.{digits}f}"
+    whole = ", of all data" if seen_in_training(model) else ""
+    final = f"final{whole}: {model.elbo_:,.{digits}f} ± {model.elbo_se_:,.{digits}f}"
     ax.axhline(model.elbo_, color=COLOURS[2], linestyle="--", linewidth=1.2, label=final)
     # none where the fit was interrupted before its first step
     if history.size:

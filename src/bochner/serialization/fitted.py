@@ -54,6 +54,7 @@ class FitHeader:
     blocks: list[list[object]]
     landmarks: dict[str, float] | None
     dropped: list[float]
+    withheld: list[int]
     latent_excess: float
     latent_shares: list[float]
 
@@ -114,8 +115,11 @@ def fit_from_file(tensors: Tensors, header: FitHeader) -> Fit:
         This release lacks a kernel or a likelihood.
     """
     latents = tensors.take("latents", None, None)
-    if header.stopped not in _STOPPED or len(header.dropped) != len(header.views):
+    n_views = len(header.views)
+    if header.stopped not in _STOPPED or len(header.dropped) != n_views:
         raise MismatchError("fit.stopped or fit.dropped is none that a fit has")
+    if len(header.withheld) != n_views or any(count < 0 for count in header.withheld):
+        raise MismatchError("fit.withheld are not counts of every view")
     shares = header.latent_shares
     between = all(0.0 <= share <= 1.0 for share in shares)
     if len(shares) != len(LEVELS) or not between:

@@ -178,8 +178,7 @@ class RowsMixin:
             tables=reset,
             frames=not reset and self._coding.of_frames,
         )
-        alone = current().size == 1
-        if not alone and _num_samples(X) == 0:
+        if current().size > 1 and _num_samples(X) == 0:
             do = "start fewer processes, or give every one some rows"
             raise InputError(message("rows in every process", "none in one", do))
         values: FloatArray = validate_data(
@@ -189,7 +188,7 @@ class RowsMixin:
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
             ensure_all_finite=False,
-            ensure_min_samples=2 if reset and alone else 1,
+            ensure_min_samples=1,
         )
         if sp.issparse(values):
             values = canonical(values)

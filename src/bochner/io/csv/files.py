@@ -288,9 +288,11 @@ def _columns(
         places = [places[j] for j in kept]
         _refuse_repeats(path, "column", names)
     if not places:
-        raise InputError(
-            message("columns of numbers", f"row names alone in {path}", "add columns")
-        )
+        do = "add columns"
+        if len(lines.first) == 1 and len(lines.first[0].split()) > 1:
+            do += "; if spaces are between cells, write commas or tabs"
+        got = f"row names alone in {path}"
+        raise InputError(message("columns of numbers", got, do))
     return places, names
 
 

@@ -29,6 +29,18 @@ Line = tuple[int, list[str]]
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # What files begin with that gzip wrote.
 _GZIP = b"\x1f\x8b"
+# What other files begin with that are called .csv: what they are, and what is to be done.
+_SAVE = "open it in the program that wrote it and save it as csv UTF-8"
+_FOREIGN = {
+    b"PK\x03\x04": ("a workbook (.xlsx, .ods) or another zip archive", _SAVE),
+    b"\xd0\xcf\x11\xe0": ("an Excel workbook (.xls)", _SAVE),
+    b"%PDF": ("a PDF document", "export the table as csv UTF-8"),
+    b"PAR1": ("a parquet file", "rename it to .parquet"),
+    b"\x89HDF": ("an HDF5 file", "rename it to .h5ad or .h5mu if anndata or mudata wrote it"),
+    b"\x93NUMPY": ("a NumPy array", "rename it to .npy"),
+    b"<!DOCTYPE": ("a web page", "download the file itself"),
+    b"<html": ("a web page", "download the file itself"),
+}
 # Lines that decide about separator and header.
 _SAMPLE = 20
 _SPELLINGS = (str.lower, str.upper, str.title)
@@ -48,6 +60,7 @@ def contents(path: Path, memory: Memory) -> str:
         if raw.startswith(_GZIP):
             got = f"{path}, which gzip has compressed"
             raise InputError(message("text", got, f"rename it to {path.name}.gz"))
+        _refuse_foreign(path, raw)
         return raw.decode("utf-16" if raw.startswith(_UTF_16) else "utf-8-sig")
     except UnicodeError as error:
         do = "save it as csv UTF-8"
@@ -56,6 +69,13 @@ def contents(path: Path, memory: Memory) -> str:
         raise InputError(message("text in UTF-8", f"{path} ({error})", do)) from error
     except (OSError, EOFError, zlib.error) as error:
         raise unreadable(path, "csv", error) from error
+
+
+def _refuse_foreign(path: Path, raw: bytes) -> None:
+    """Refuse a file of another kind by what it begins with: recoded, it would be noise."""
+    for start, (what, do) in _FOREIGN.items():
+        if raw[: len(start)].lower() == start.lower():
+            raise InputError(message("a table as text", f"{what} in {path}", do))
 
 
 def _inflated(path: Path, memory: Memory) -> bytes:
