@@ -154,6 +154,90 @@ def test_calibration_takes_a_sample_of_rows_and_says_how_far_it_is(
     assert re.search(r"predicting hidden entries, row \d+ of 50 \(", said)
 
 
+COUNT_SETTINGS = [
+    "--likelihood", "poisson", "--set", "n_frequencies=8", "--set", "max_iter=5",
+    "--set", "init=pca", "--seed", "0",
+]  # fmt: skip
+
+
+def counted_cells(folder):
+    """Write sparse counts of named cells, and the same with columns in another order."""
+    anndata = pytest.importorskip("anndata")
+    import pandas as pd
+    import scipy.sparse as sp
+
+    rng = np.random.default_rng(0)
+    size = rng.uniform(0.5, 2.0, 300)
+    rate = np.exp(np.sin(rng.normal(size=(300, 2)) @ rng.normal(size=(2, 6))))
+    counts = rng.poisson(size[:, None] * rate).astype(np.float32)
+    beside = {"size": size, "batch": rng.choice(["a", "b"], 300), "age": rng.normal(size=300)}
+    obs = pd.DataFrame(beside, index=[f"=c{i}" for i in range(300)])
+    for name, order in (("a", slice(None)), ("b", slice(None, None, -1))):
+        adata = anndata.AnnData(sp.csr_matrix(counts[:, order]), obs)
+        adata.var_names = COLUMNS[order]
+        adata.layers["raw"] = adata.X
+        adata.write_h5ad(folder / f"{name}.h5ad")
+    columns = {name: counts[:, j].astype(float) for j, name in enumerate(COLUMNS)}
+    table = pd.DataFrame({"cell": obs.index, **columns, **beside})
+    table.to_parquet(folder / "a.parquet", index=False)
+
+
+SIZES = ("--size-factors", "size")
+EFFECTS = ("--batch", "batch", "--covariate", "age")
+
+
+@pytest.mark.parametrize(
+    ("data", "beside", "drop"),
+    [
+        ("a.h5ad", (), ()),
+        ("b.h5ad", SIZES, ()),
+        ("a.h5ad", EFFECTS, ()),
+        ("a.parquet", SIZES, ("--drop", "batch,age")),
+        ("a.parquet", EFFECTS, ("--drop", "size")),
+    ],
+)
+def test_named_rows_are_placed_and_completed_part_by_part(
+    data, beside, drop, tmp_path, monkeypatch
+):
+    counted_cells(tmp_path)
+    monkeypatch.setattr(on_disk, "MANY", 2**22)
+    fit_of = tmp_path / data.replace("b.", "a.")
+    words = ("fit", fit_of, *COUNT_SETTINGS, *beside, *drop, "--out", tmp_path / "run")
+    done = run(*words)
+    assert done.exit_code == 0, done.stderr
+    factors = beside if beside is SIZES else ()
+    small, large = tmp_path / "small", tmp_path / "large"
+    for folder, most in ((small, 2**22), (large, 0)):
+        folder.mkdir()
+        with monkeypatch.context() as limits:
+            limits.setattr(on_disk, "MANY", most)
+            limits.setattr(apply, "PLACED_ROWS", 100)
+            limits.setattr(row_sources, "_NUMBERS", 250)
+            if not most:
+                limits.setattr(apply, "read_rows", None)
+                limits.setattr("bochner.data.row_sources.RowSource.whole", None)
+            for command, out in (
+                ("transform", "z.csv"), ("transform", "z.parquet"), ("transform", "z.npy"),
+                ("impute", "x.csv"),
+            ):  # fmt: skip
+                words = (command, tmp_path / "run", tmp_path / data, "--out", folder / out)
+                done = run(*words, *factors)
+                assert done.exit_code == 0, done.stderr
+    lines = (large / "z.csv").read_text().splitlines()
+    assert lines[0].endswith("z0,z1,z0_std,z1_std")
+    assert lines[1].startswith("'=c0,")
+    assert (large / "x.csv").read_bytes() == (small / "x.csv").read_bytes()
+    # numbers of a file of float32 are written as such, and standard deviations sought so
+    one, other = (np.load(folder / "z.npy") for folder in (large, small))
+    np.testing.assert_allclose(one[:, :2], other[:, :2], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(one[:, 2:], other[:, 2:], rtol=1e-4)
+    import pandas as pd
+
+    rows = [pd.read_parquet(folder / "z.parquet") for folder in (small, large)]
+    assert list(rows[1]["row"]) == list(rows[0]["row"])
+    assert list(rows[1].columns) == list(rows[0].columns)
+
+
 def test_calibration_of_a_file_with_named_rows_reads_some_of_them(X, tmp_path, monkeypatch):
     path = annotated(X, tmp_path)
     run_folder = tmp_path / "run"

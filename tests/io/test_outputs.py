@@ -17,7 +17,7 @@ from bochner.cli.data import write_matrices
 from bochner.errors import InputError, ModelFileError, StorageError
 from bochner.io import files, outputs
 from bochner.io.csv.write import write_csv
-from bochner.io.outputs import replacing
+from bochner.io.outputs import replacing, replacing_folder
 from bochner.plots.figures import axes
 from helpers.faults import fill, room_for, small_disk
 
@@ -28,11 +28,18 @@ def _picture(path):
     plots.save(axes(2.0, 2.0)[0], path)
 
 
+def _numbers(n):
+    """Numbers that compression leaves as many bytes."""
+    return np.random.default_rng(0).random((n, 1))
+
+
 WRITERS = {
     "file.ckpt": lambda path, n: files.write(path, {"a": torch.ones(n)}, HEADER),
     "file.csv": lambda path, n: write_csv(path, np.full((n, 1), 1.25)),
     "file.npy": lambda path, n: write_matrices(path, {"X": np.ones((n, 1))}, None, None),
     "file.npz": lambda path, n: write_matrices(path, {"X": np.ones((n, 1))}, None, None),
+    "file.parquet": lambda path, n: write_matrices(path, {"X": _numbers(n)}, None, None),
+    "file.zarr": lambda path, n: write_matrices(path, {"X": _numbers(n)}, None, None),
     "file.png": lambda path, n: _picture(path),
 }
 
@@ -63,7 +70,7 @@ def test_a_disk_without_room_is_said_with_the_systems_words(tmp_path, name):
 
 KILLED = """
 import os, signal, sys
-from bochner.io.outputs import replacing
+from bochner.io.outputs import replacing, replacing_folder
 with replacing(sys.argv[1]) as part:
     part.write_bytes(b"half")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -83,6 +90,36 @@ def test_what_a_killed_process_left_is_swept_by_the_next_and_others_stay(tmp_pat
             second.write_bytes(b"second")
     assert path.read_bytes() == b"first"
     assert sorted(tmp_path.iterdir()) == [other, path]
+
+
+KILLED_FOLDER = """
+import os, signal, sys
+from bochner.io.outputs import replacing_folder
+with replacing_folder(sys.argv[1]) as part:
+    part.mkdir()
+    (part / "half").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_folder_appears_whole_and_what_killed_processes_left_is_swept(tmp_path):
+    path = tmp_path / "x.zarr"
+    path.mkdir()
+    (path / "old").touch()
+    subprocess.run([sys.executable, "-c", KILLED_FOLDER, str(path)], check=False)
+    assert len(list(tmp_path.iterdir())) == 2
+    with pytest.raises(InputError, match="No such file"), replacing_folder(path) as part:
+        (part / "too" / "deep").mkdir()
+    # nothing is left but what was there
+    assert [p.name for p in path.iterdir()] == ["old"]
+    assert list(tmp_path.iterdir()) == [path]
+    with replacing_folder(path) as part:
+        part.mkdir()
+        (part / "new").touch()
+        with replacing_folder(path) as second:  # that of a living writer stays
+            second.mkdir()
+    assert [p.name for p in path.iterdir()] == ["new"]
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_link_is_followed_and_the_mode_is_that_of_any_new_file(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from bochner.errors import InputError, message
 from bochner.estimators.settings import likelihoods
 from bochner.estimators.tables import Mixed
 from bochner.io.extensions import LAYERED, extension_of, in_zarr
+from bochner.io.on_disk import StoredTable
 from bochner.io.parquet.parts import parquet_parts
 from bochner.io.readers import read_source
 from bochner.io.stored import open_rows, parquet_columns
@@ -86,11 +87,11 @@ def read_rows(
     return replace(table, X=X, column_names=known)
 
 
-def _check_layer(model: LatentVariableEstimator, X: FloatArray, path: Path) -> None:
+def _check_layer(model: LatentVariableEstimator, X: object, path: Path) -> None:
     """Say how a layer is read where X of a file is not what the model's data were like."""
     chosen = {view.name: view.likelihood for view in model._fit.posterior}
     try:
-        likelihoods.check(X, chosen, model.views_, column_names(model))
+        likelihoods.check(cast("FloatArray", X), chosen, model.views_, column_names(model))
     except InputError as error:
         do = f"X of {path} was read: if the fit read a layer, add its --layer."
         raise InputError(f"{error} {do}") from error
@@ -123,21 +124,25 @@ def rows_on_disk(model: LatentVariableEstimator, path: Path) -> RowSource | None
     return open_rows(files, known) if has_known else None
 
 
-def opened_by_name(
+def open_rows_of(
     model: LatentVariableEstimator,
     path: Path,
     index: str | None,
     layer: Sequence[str],
     reading: Reading,
-) -> RowSource | None:
-    """Open rows of a large file that names its columns, in the order of the model's, of which some
-    are looked at; None: they have to be read as a table.
+) -> StoredTable | None:
+    """Open rows that are read block by block, in the columns of a model; None: they have to be read
+    as a table.
 
     Parameters
     ----------
     model, path, index, layer, reading
         As `read_rows` takes them.
     """
+    if not (index or layer or reading.columns or reading.drop or reading.beside):
+        source = rows_on_disk(model, path)
+        if source is not None:
+            return StoredTable.of(source)
     known = column_names(model)
     if isinstance(model._coding, Mixed) or known is None:
         return None
@@ -146,9 +151,14 @@ def opened_by_name(
     names = [] if table is None else table.rows.columns or []
     if table is None or sorted(names) != sorted(known):
         return None
-    place = {name: j for j, name in enumerate(names)}
-    order = np.array([place[name] for name in known], dtype=np.int64)
-    return SomeColumns(table.rows, order, known)
+    rows = table.rows
+    if names != known:
+        place = {name: j for j, name in enumerate(names)}
+        order = np.array([place[name] for name in known], dtype=np.int64)
+        rows = SomeColumns(rows, order, known)
+    if not layer and extension_of(path) in LAYERED:
+        _check_layer(model, rows, path)
+    return StoredTable.of(rows, table.row_names, table.index_name)
 
 
 def _only_array(path: Path, table: Table) -> dict[str, slice] | None:

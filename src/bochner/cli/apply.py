@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from bochner.cli.align import opened_by_name, read_rows, rows_on_disk
+from bochner.cli.align import open_rows_of, read_rows
 from bochner.cli.data import (
     FrameTable,
     Reading,
@@ -27,10 +27,12 @@ from bochner.cli.parse import COLUMNAR, OUTPUTS, check_output
 from bochner.cli.session import one_thread_if_small
 from bochner.cli.tables import covariates_at, covariates_of, size_factors_in, write_frame
 from bochner.data.arrays import FloatArray
+from bochner.data.covariates import of_rows
 from bochner.data.row_sources import PartSource, RowSource
 from bochner.errors import InputError, message
 from bochner.io.columnar import STREAMED, writing
 from bochner.io.csv.write import whole_columns_of
+from bochner.io.on_disk import StoredTable
 from bochner.memory import chunks
 from bochner.model_selection.calibrate import calibration
 from bochner.prediction.calibration import CalibrationReport
@@ -63,29 +65,58 @@ class Rows:
         """How the data are read: the column of size factors is none of theirs."""
         return self.reading.without(self.data, [self.size_factors])
 
-    def factors(self) -> FloatArray | None:
-        """Read the size factors of the rows."""
-        return size_factors_in(self.data, self.size_factors, self.index, self.reading)
+
+@dataclass(frozen=True)
+class Beside:
+    """What a file knows of rows beside their data.
+
+    Attributes
+    ----------
+    size_factors, covariates
+        As a model takes them; None: nothing.
+    """
+
+    size_factors: FloatArray | None
+    covariates: object
+
+    @classmethod
+    def read(cls, model: LatentVariableEstimator, rows: Rows | CalibrateOptions) -> Beside:
+        """Read the columns that the rows' options and the model name."""
+        how = (rows.index, rows.reading)
+        factors = size_factors_in(rows.data, rows.size_factors, *how)
+        return cls(factors, covariates_of(model, rows.data, *how))
+
+    def of(self, rows: slice) -> Beside:
+        """Return what is known of consecutive rows."""
+        here = np.arange(rows.start, rows.stop)
+        factors = None if self.size_factors is None else self.size_factors[rows]
+        return Beside(factors, of_rows(self.covariates, here))
+
+    def check(self, model: LatentVariableEstimator, source: RowSource) -> None:
+        """Refuse a bad value of the rows, or beside them, and place it, before any work."""
+        model._validate(source, reset=False)
+        # no array, and as good: its rows are read where they are needed
+        values = cast("FloatArray", source)
+        model._beside_all(source, values, self.covariates, self.size_factors)
 
 
 def transform(rows: Rows) -> int:
     """Write latents and their standard deviations; return the number of rows."""
     check_output(rows.out, rows.force, (*OUTPUTS, *COLUMNAR))
     model = load_model(rows.model)
-    source = _on_disk(model, rows)
-    if source is not None and rows.out.suffix.lower() in STREAMED:
-        return _from_disk_to_disk(model, source, rows)
-    table = None
-    if source is None:
-        table = read_rows(model, rows.data, rows.index, rows.layer, rows.beside)
-    X: Any = source if table is None else table.X
+    stored = _on_disk(model, rows)
+    beside = Beside.read(model, rows)
+    if stored is not None and rows.out.suffix.lower() in STREAMED:
+        return _from_disk_to_disk(model, stored, beside, rows)
+    table = stored or read_rows(model, rows.data, rows.index, rows.layer, rows.beside)
+    X = table.X if stored is None else stored.rows
     with working_on(X.shape):
         placed = model.transform(
             X,
             return_std=True,
             interval=rows.interval,
-            size_factors=rows.factors(),
-            covariates=covariates_of(model, rows.data, rows.index, rows.reading),
+            size_factors=beside.size_factors,
+            covariates=beside.covariates,
         )
     write_embedding(rows.out, placed, table)
     return len(placed[0])
@@ -93,57 +124,77 @@ def transform(rows: Rows) -> int:
 
 def _on_disk(
     model: LatentVariableEstimator, rows: Rows | CalibrateOptions
-) -> RowSource | None:
+) -> StoredTable | None:
     """Open rows that are read block by block; None: they have to be read as a table."""
-    asked = (rows.index, rows.layer, rows.reading.columns, rows.reading.drop)
-    if any(asked) or rows.size_factors:
-        return None
-    return rows_on_disk(model, rows.data)
+    reading = rows.reading.without(rows.data, [rows.size_factors])
+    return open_rows_of(model, rows.data, rows.index, rows.layer, reading)
+
+
+def _parts(source: RowSource) -> Iterator[slice]:
+    """Cut rows into parts that are worked on, and written, together: whole blocks."""
+    size = max(1, PLACED_ROWS // source.block_rows) * source.block_rows
+    return chunks(source.n_rows, size)
 
 
 def _completed_on_disk(
-    model: LatentVariableEstimator, source: RowSource, outs: Sequence[Path]
+    model: LatentVariableEstimator, table: StoredTable, beside: Beside, outs: Sequence[Path]
 ) -> int:
     """Complete rows part by part, and write them, and their standard deviations where a second
     file is named.
     """
+    source = table.rows
     # of arrays, which have none
     names = source.columns or [""] * source.n_columns
-    size = max(1, PLACED_ROWS // source.block_rows) * source.block_rows
     with working_on(source.shape), overall("reading rows", shown=True), ExitStack() as files:
-        # a bad value is found, and placed, before any work
-        model._validate(source, reset=False)
+        beside.check(model, source)
         given = (source.n_rows, names, source.dtype)
         # standard deviations are none
         whole = whole_columns_of(source.blocks()) if outs[0].suffix.lower() == ".csv" else None
         write = [
-            files.enter_context(writing(out, *given, None if i else whole))
+            files.enter_context(
+                writing(out, *given, None if i else whole, table.row_names, table.index_name)
+            )
             for i, out in enumerate(outs)
         ]
-        for rows in chunks(source.n_rows, size):
+        for rows in _parts(source):
             say(f"completing rows {rows.start + 1:,} to {rows.stop:,} of {source.n_rows:,}")
+            part = PartSource(source, rows, is_checked=True)
+            known = beside.of(rows)
             completed = model.impute(
-                PartSource(source, rows, is_checked=True), return_std=True
+                part,
+                return_std=True,
+                size_factors=known.size_factors,
+                covariates=known.covariates,
             )
             for out, values in zip(write, completed, strict=False):
                 out(values)
     return source.n_rows
 
 
-def _from_disk_to_disk(model: LatentVariableEstimator, source: RowSource, asked: Rows) -> int:
+def _from_disk_to_disk(
+    model: LatentVariableEstimator, table: StoredTable, beside: Beside, asked: Rows
+) -> int:
     """Place rows part by part; neither they nor their latents are ever held."""
+    source = table.rows
     n_rows = source.n_rows
     interval = asked.interval
     names = latent_names(model._n_latents, 2 if interval is None else 4)
-    size = max(1, PLACED_ROWS // source.block_rows) * source.block_rows
     with working_on(source.shape), overall("reading rows", shown=True):
-        # a bad value is found, and placed, before any work
-        model._validate(source, reset=False)
-        with writing(asked.out, n_rows, names, source.dtype) as write:
-            for rows in chunks(n_rows, size):
+        beside.check(model, source)
+        given = (n_rows, names, source.dtype, None, table.row_names, table.index_name)
+        with writing(asked.out, *given) as write:
+            for rows in _parts(source):
                 say(f"placing rows {rows.start + 1:,} to {rows.stop:,} of {n_rows:,}")
                 part = PartSource(source, rows, is_checked=True)
-                write(np.hstack(model.transform(part, return_std=True, interval=interval)))
+                known = beside.of(rows)
+                placed = model.transform(
+                    part,
+                    return_std=True,
+                    interval=interval,
+                    size_factors=known.size_factors,
+                    covariates=known.covariates,
+                )
+                write(np.hstack(placed))
     return n_rows
 
 
@@ -160,18 +211,23 @@ def impute(rows: Rows, std_out: Path | None) -> int:
             )
     model = load_model(rows.model)
     outs = [rows.out] if std_out is None else [rows.out, std_out]
-    source = _on_disk(model, rows) if all(o.suffix.lower() in STREAMED for o in outs) else None
-    if source is not None and (
-        source.columns or all(o.suffix in (".npy", ".zarr") for o in outs)
+    streams = all(out.suffix.lower() in STREAMED for out in outs)
+    stored = _on_disk(model, rows) if streams else None
+    beside = Beside.read(model, rows)
+    if stored is not None and (
+        stored.column_names or all(o.suffix in (".npy", ".zarr") for o in outs)
     ):
-        return _completed_on_disk(model, source, outs)
+        return _completed_on_disk(model, stored, beside, outs)
     table = read_rows(model, rows.data, rows.index, rows.layer, rows.beside)
     mixed = isinstance(table, FrameTable)
-    beside = covariates_of(model, rows.data, rows.index, rows.reading)
     with working_on(table.X.shape):
         X = frame(table) if mixed else table.X
-        factors = rows.factors()
-        full, std = model.impute(X, return_std=True, size_factors=factors, covariates=beside)
+        full, std = model.impute(
+            X,
+            return_std=True,
+            size_factors=beside.size_factors,
+            covariates=beside.covariates,
+        )
     if isinstance(table, FrameTable):
         write_frame(rows.out, full, table)
     else:
@@ -226,24 +282,24 @@ def calibrate(options: CalibrateOptions) -> CalibrationReport:
     if out is not None:
         check_output(out, options.force, (".png",))
     model = load_model(options.model)
-    X: Any = _on_disk(model, options)
+    stored = _on_disk(model, options)
+    reading = options.reading.without(options.data, [options.size_factors])
+    X: Any = stored and stored.rows
     if X is None:
-        reading = options.reading.without(options.data, [options.size_factors])
-        given = (options.data, options.index, options.layer, reading)
-        X = opened_by_name(model, *given)
-        X = read_rows(model, *given).X if X is None else X
-    how: dict[str, Any] = {
-        "hide": options.hide,
-        "fraction": options.fraction,
-        "n_draws": options.n_draws,
-        "max_rows": options.max_rows,
-        "size_factors": size_factors_in(
-            options.data, options.size_factors, options.index, options.reading
-        ),
-    }
+        X = read_rows(model, options.data, options.index, options.layer, reading).X
     with working_on(X.shape), overall("reading rows", shown=True):
-        beside = covariates_of(model, options.data, options.index, options.reading)
-        report = calibration(model, X, **how, covariates=beside, random_state=options.seed)
+        beside = Beside.read(model, options)
+        report = calibration(
+            model,
+            X,
+            hide=options.hide,
+            fraction=options.fraction,
+            n_draws=options.n_draws,
+            max_rows=options.max_rows,
+            size_factors=beside.size_factors,
+            covariates=beside.covariates,
+            random_state=options.seed,
+        )
     if out is not None:
         from bochner import plots
 

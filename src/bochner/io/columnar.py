@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import secrets
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,8 +10,8 @@ import numpy as np
 
 from bochner.data.arrays import BoolArray, FloatArray
 from bochner.extras import require
-from bochner.io.csv.write import cells
-from bochner.io.outputs import refusal, replacing
+from bochner.io.csv.write import CsvRows
+from bochner.io.outputs import replacing, replacing_folder
 
 
 def write_columnar(
@@ -35,36 +32,9 @@ def write_columnar(
     columns : sequence of str, optional
         Of a parquet file; by default x0, x1, ...
     """
-    if path.suffix.lower() == ".zarr":
-        _write_zarr(path, matrix)
-        return
-    arrow = require("pyarrow", "writes parquet files")
     names = list(columns or (f"x{j}" for j in range(matrix.shape[1])))
-    named = {} if row_names is None else {"row": list(row_names)}
-    table = arrow.table({**named, **{name: matrix[:, j] for j, name in enumerate(names)}})
-    with replacing(path) as part:
-        require("pyarrow.parquet", "writes parquet files").write_table(table, str(part))
-
-
-def _write_zarr(path: Path, matrix: FloatArray) -> None:
-    zarr = require("zarr", "writes zarr arrays")
-    with _replacing_folder(path) as part:
-        zarr.save_array(str(part), matrix)
-
-
-@contextmanager
-def _replacing_folder(path: Path) -> Iterator[Path]:
-    """Yield a folder that takes the place of the path where the block ends well."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        yield part
-        if path.exists():
-            shutil.rmtree(path)
-        part.rename(path)
-    except OSError as error:
-        raise refusal(path, error) from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    with writing(path, len(matrix), names, matrix.dtype, row_names=row_names) as write:
+        write(matrix)
 
 
 Write = Callable[[FloatArray], None]
@@ -78,6 +48,8 @@ def writing(
     columns: Sequence[str],
     dtype: np.dtype[np.generic],
     whole: BoolArray | None = None,
+    row_names: Sequence[str] | None = None,
+    index_name: str = "",
 ) -> Iterator[Write]:
     """Yield a function that writes consecutive rows; the file appears whole or not at all.
 
@@ -92,6 +64,10 @@ def writing(
     dtype : dtype
     whole : ndarray of bool, shape (M,), optional
         Columns of whole numbers, which csv files hold without points; by default none.
+    row_names : sequence of str, shape (n_rows,), optional
+        The first column of a csv file, the column ``row`` of a parquet file.
+    index_name : str, optional
+        Above the row names of a csv file.
 
     Yields
     ------
@@ -99,38 +75,28 @@ def writing(
         Takes (n, M) numbers.
     """
     kind = path.suffix.lower()
+    shape = (n_rows, len(columns))
     if kind == ".zarr":
-        with _replacing_folder(path) as part:
-            yield _into_zarr(part, (n_rows, len(columns)), dtype)
+        with replacing_folder(path) as part:
+            yield _into_zarr(part, shape, dtype)
         return
     with replacing(path) as part, ExitStack() as opened:
         if kind == ".csv":
-            yield _into_csv(part, opened, columns, whole)
-            return
-        begin = {".npy": _into_npy, ".parquet": _into_parquet}[kind]
-        yield begin(part, opened, n_rows, columns, dtype)
-
-
-def _into_csv(
-    part: Path, opened: ExitStack, columns: Sequence[str], whole: BoolArray | None
-) -> Write:
-    file = opened.enter_context(part.open("w", newline="", encoding="utf-8"))
-    rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(columns)
-    plain = np.zeros(len(columns), dtype=bool) if whole is None else whole
-    return lambda block: rows.writerows(cells(block, plain, named=True))
+            file = opened.enter_context(part.open("w", newline="", encoding="utf-8"))
+            plain = np.zeros(len(columns), dtype=bool) if whole is None else whole
+            yield CsvRows(file, len(columns), columns, plain, row_names, index_name).write
+        elif kind == ".npy":
+            yield _into_npy(part, opened, shape, dtype)
+        else:
+            yield _into_parquet(part, opened, columns, dtype, row_names)
 
 
 def _into_npy(
-    part: Path,
-    opened: ExitStack,
-    n_rows: int,
-    columns: Sequence[str],
-    dtype: np.dtype[np.generic],
+    part: Path, opened: ExitStack, shape: tuple[int, int], dtype: np.dtype[np.generic]
 ) -> Write:
     file = opened.enter_context(part.open("wb"))
     described = np.lib.format.dtype_to_descr(dtype)
-    header = {"descr": described, "fortran_order": False, "shape": (n_rows, len(columns))}
+    header = {"descr": described, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, header)
     return lambda block: _all(file.write(np.ascontiguousarray(block, dtype=dtype).data))
 
@@ -138,17 +104,27 @@ def _into_npy(
 def _into_parquet(
     part: Path,
     opened: ExitStack,
-    n_rows: int,
     columns: Sequence[str],
     dtype: np.dtype[np.generic],
+    row_names: Sequence[str] | None,
 ) -> Write:
-    del n_rows
     arrow = require("pyarrow", "writes parquet files")
+    named = [] if row_names is None else [("row", arrow.string())]
     kind = arrow.from_numpy_dtype(dtype)
-    schema = arrow.schema([(name, kind) for name in columns])
+    schema = arrow.schema([*named, *((name, kind) for name in columns)])
     parquet = require("pyarrow.parquet", "writes parquet files")
-    file = opened.enter_context(parquet.ParquetWriter(str(part), schema))
-    return lambda block: _all(file.write_table(arrow.table(list(block.T), schema=schema)))
+    # closed whatever happens, and with the system's words where the disk is full
+    into = opened.enter_context(part.open("wb"))
+    file = opened.enter_context(parquet.ParquetWriter(into, schema))
+    done = 0
+
+    def write(block: FloatArray) -> None:
+        nonlocal done
+        names = [] if row_names is None else [list(row_names[done : done + len(block)])]
+        done += len(block)
+        file.write_table(arrow.table([*names, *block.T], schema=schema))
+
+    return write
 
 
 def _into_zarr(part: Path, shape: tuple[int, int], dtype: np.dtype[np.generic]) -> Write:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import secrets
+import shutil
 import stat
 import sys
 from collections.abc import Iterator
@@ -95,6 +96,40 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextmanager
+def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a folder that is not there yet, and takes the place of `path` where the block ends
+    well; what killed processes left is removed, as by `replacing`.
+
+    Raises
+    ------
+    InputError
+        The place cannot be written to.
+    StorageError
+        The disk is full, or fails.
+    """
+    target = real(path)
+    try:
+        sweep(target)
+        with _part_folder(target) as part:
+            new, old = part / "new", part / "old"
+            yield new
+            is_there = target.exists()
+            if is_there:
+                target.rename(old)
+            try:
+                new.rename(target)
+            except BaseException:
+                if is_there:
+                    old.rename(target)
+                raise
+        _sync(target.parent)
+    except OSError as error:
+        if _is_about_another_file(error, target):
+            raise
+        raise refusal(path, error) from error
+
+
+@contextmanager
 def alone_in(folder: str | os.PathLike[str]) -> Iterator[None]:
     """Hold a folder for one run: another one that asks for it is refused. Ends with the process.
 
@@ -135,8 +170,8 @@ def _is_about_another_file(error: OSError, target: Path) -> bool:
     if error.filename is None:
         return False
     place = Path(os.fsdecode(error.filename))
-    is_part = place.name.startswith(f".{target.name}.") and place.parent == target.parent
-    return not (is_part or place in (target, target.parent))
+    begin = str(target.with_name(f".{target.name}."))
+    return not (str(place).startswith(begin) or place in (target, target.parent))
 
 
 def refusal(path: str | os.PathLike[str], error: OSError) -> InputError | StorageError:
@@ -186,9 +221,7 @@ def leave(path: str | os.PathLike[str]) -> None:
 def _part(target: Path) -> Iterator[Path]:
     """Make an empty hidden file, locked for as long as this process may write to it."""
     while True:
-        part = target.with_name(
-            f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}"
-        )
+        part = _hidden(target)
         handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
         if _lock(handle) and os.fstat(handle).st_nlink:
             break
@@ -201,11 +234,33 @@ def _part(target: Path) -> Iterator[Path]:
         os.close(handle)
 
 
+@contextmanager
+def _part_folder(target: Path) -> Iterator[Path]:
+    """Make a hidden folder, locked for as long as this process may write to it."""
+    part = _hidden(target)
+    part.mkdir()
+    handle = os.open(part, os.O_RDONLY) if sys.platform != "win32" else None
+    try:
+        if handle is not None:
+            _lock(handle)
+        yield part
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        if handle is not None:
+            os.close(handle)
+
+
+def _hidden(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}")
+
+
 def _remove_if_abandoned(part: Path) -> None:
     with contextlib.suppress(OSError):
         handle = os.open(part, os.O_RDONLY)
         try:
-            if _lock(handle):
+            if _lock(handle) and part.is_dir():
+                shutil.rmtree(part)
+            elif _lock(handle):
                 part.unlink(missing_ok=True)
         finally:
             os.close(handle)

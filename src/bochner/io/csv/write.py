@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
@@ -72,17 +73,59 @@ def write_csv(
         raise InputError(
             message("an existing folder to write to", str(target.parent), "create it first")
         )
-    if row_names is not None and column_names is None:
-        column_names = [f"x{j}" for j in range(matrix.shape[1])]
+    whole = whole_columns(matrix if typed is None else typed)
     with replacing(target) as part, part.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
+        CsvRows(file, matrix.shape[1], column_names, whole, row_names, index_name).write(
+            matrix
+        )
+
+
+class CsvRows:
+    """Consecutive rows of a csv file, block by block, below the names of its columns.
+
+    Parameters
+    ----------
+    file : text file
+    width : int
+        Columns of numbers.
+    column_names : sequence of str, shape (width,), optional
+    whole : ndarray of bool, shape (width,)
+        Columns of whole numbers, written without points.
+    row_names, index_name : optional
+        As in `write_csv`; of all rows.
+    """
+
+    def __init__(
+        self,
+        file: TextIO,
+        width: int,
+        column_names: Sequence[str] | None,
+        whole: BoolArray,
+        row_names: Sequence[str] | None = None,
+        index_name: str = "",
+    ) -> None:
+        self._rows = csv.writer(file, lineterminator="\n")
+        self._whole = whole
+        self._names = row_names
+        self._done = 0
+        if row_names is not None and column_names is None:
+            column_names = [f"x{j}" for j in range(width)]
+        self._named = column_names is not None
         if column_names is not None:
             corner = [] if row_names is None else [guarded(index_name)]
-            writer.writerow([*corner, *map(guarded, column_names)])
-        whole = whole_columns(matrix if typed is None else typed)
-        for i, values in enumerate(cells(matrix, whole, column_names is not None)):
-            name = [] if row_names is None else [guarded(row_names[i])]
-            writer.writerow([*name, *values])
+            self._rows.writerow([*corner, *map(guarded, column_names)])
+
+    def write(self, block: FloatArray) -> None:
+        """Write rows, (n, width)."""
+        lines = cells(block, self._whole, self._named)
+        if self._names is None:
+            self._rows.writerows(lines)
+        else:
+            names = map(guarded, self._names[self._done : self._done + len(block)])
+            self._rows.writerows(
+                [name, *line] for name, line in zip(names, lines, strict=True)
+            )
+        self._done += len(block)
 
 
 def cells(matrix: FloatArray, whole: BoolArray, named: bool) -> Iterator[list[object]]:
