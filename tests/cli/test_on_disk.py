@@ -257,6 +257,145 @@ def test_calibration_of_a_file_with_named_rows_reads_some_of_them(X, tmp_path, m
     assert replied(*words, parts) == whole
 
 
+def text_of(X, names=None, delimiter=",", decimal=".", header=True, end="\n"):
+    """Return a csv file's text."""
+    lines = [["cell", *COLUMNS] if names else COLUMNS] if header else []
+    cells = [
+        [f"{x!r}".replace(".", decimal) if np.isfinite(x) else "" for x in row]
+        for row in X.tolist()
+    ]
+    lines += [[name, *row] for name, row in zip(names, cells, strict=True)] if names else cells
+    return "".join(delimiter.join(line) + end for line in lines)
+
+
+TEXTS = {
+    "names": {"names": [f"c{i}" for i in range(300)]},
+    "decimal": {"delimiter": ";", "decimal": ","},
+    "windows": {"end": "\r\n"},
+    "numbers": {"header": False},
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_plain_text_is_read_part_by_part(kind, X, tmp_path, monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    model = bo.NGMVLVM(n_frequencies=8, max_iter=5, init="pca", random_state=0)
+    model.fit(pandas.DataFrame(X, columns=COLUMNS) if kind != "numbers" else X)
+    model.save(tmp_path / "m.bochner")
+    holes = X.copy()
+    holes[7, 2:4] = np.nan
+    text = text_of(holes, **TEXTS[kind])
+    (tmp_path / "x.csv").write_bytes(
+        text.encode("utf-8-sig" if kind == "windows" else "utf-8")
+    )
+    beside = ("--decimal", ",") if kind == "decimal" else ()
+    monkeypatch.setattr(row_sources, "_NUMBERS", 250)
+    monkeypatch.setattr(apply, "PLACED_ROWS", 100)
+    replies, files = [], []
+    for most in (2**22, 0):
+        monkeypatch.setattr(on_disk, "MANY", most)
+        if not most:
+            monkeypatch.setattr(apply, "read_rows", None)
+        words = (tmp_path / "m.bochner", tmp_path / "x.csv", *beside)
+        how = ("--max-rows", 50, "--n-draws", 20, "--seed", 0)
+        replies.append(replied("calibrate", *words, *how))
+        for command in ("transform", "impute"):
+            if kind == "numbers" and command == "impute":
+                continue
+            out = tmp_path / f"{command}{most}.csv"
+            assert run(command, *words, "--out", out).exit_code == 0
+            files.append(out.read_text().splitlines())
+    assert replies[0] == replies[1]
+    half = len(files) // 2
+    for whole, parts in zip(files[:half], files[half:], strict=True):
+        assert parts[0] == whole[0]
+        cells = [[line.split(",") for line in lines[1:]] for lines in (whole, parts)]
+        if kind == "names":
+            assert [line.pop(0) for line in cells[1]] == [line.pop(0) for line in cells[0]]
+        one, other = (np.array(lines, dtype=float) for lines in cells)
+        # standard deviations are sought in single precision
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-8)
+    # a faulty cell is placed in the file
+    bad = text.splitlines()
+    bad[290] = bad[290].rpartition(";" if kind == "decimal" else ",")[0] + (
+        ";x" if kind == "decimal" else ",x"
+    )
+    (tmp_path / "x.csv").write_text("\n".join(bad) + "\n")
+    said = refused("transform", *words, "--out", tmp_path / "bad.csv")
+    assert "line 291, cell" in said
+    assert not (tmp_path / "bad.csv").exists()
+
+
+@pytest.mark.parametrize("change", ["quoted", "uneven", "empty line", "words"])
+def test_text_that_is_not_plain_is_read_whole(change, X, expected, tmp_path):
+    expected.save(tmp_path / "m.bochner")
+    lines = text_of(X, header=False).splitlines()
+    if change == "quoted":
+        lines[8] = ",".join(f'"{cell}"' for cell in lines[8].split(","))
+    if change == "empty line":
+        lines.insert(9, "")
+    if change == "uneven":
+        lines[200] += ",1.0"
+    if change == "words":
+        lines[200] = lines[200].replace(".", "!", 1)
+    (tmp_path / "x.csv").write_text("\n".join(lines))
+    words = (
+        "transform",
+        tmp_path / "m.bochner",
+        tmp_path / "x.csv",
+        "--out",
+        tmp_path / "z.npy",
+    )
+    if change in ("uneven", "words"):
+        assert "line 201" in refused(*words)
+        return
+    assert run(*words).exit_code == 0
+    np.testing.assert_allclose(
+        np.load(tmp_path / "z.npy")[:, :2], expected.embedding_, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_calibration_of_a_mixed_table_reads_it_part_by_part(kind, X, tmp_path, monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame(X[:, :3], columns=list("abc"))
+    table["colour"] = rng.choice(["red", "blue"], 300)
+    table["grade"] = rng.integers(0, 3, 300)
+    table.loc[5:9, "colour"] = None
+    data = tmp_path / f"x.{kind}"
+    if kind == "csv":
+        table.to_csv(data, index=False)
+    else:
+        table.to_parquet(data, index=False, row_group_size=70)
+    monkeypatch.setattr(on_disk, "MANY", 2**22)
+    words = ("fit", data, "--likelihood", "auto", *SETTINGS[2:], "--out", tmp_path / "run")
+    assert run(*words).exit_code == 0
+    words = (
+        "calibrate",
+        tmp_path / "run",
+        data,
+        "--max-rows",
+        50,
+        "--n-draws",
+        20,
+        "--seed",
+        0,
+    )
+    whole = replied(*words)
+    monkeypatch.setattr(on_disk, "MANY", 0)
+    monkeypatch.setattr(row_sources, "_NUMBERS", 250)
+    with monkeypatch.context() as parts:
+        parts.setattr(apply, "read_rows", None)
+        assert replied(*words) == whole
+    table.loc[280, "colour"] = "green"
+    if kind == "csv":
+        table.to_csv(data, index=False)
+    else:
+        table.to_parquet(data, index=False, row_group_size=70)
+    assert "'green' in row 280" in refused(*words)
+
+
 def test_whole_numbers_of_parts_come_back_as_whole_numbers(X, tmp_path, monkeypatch):
     pandas = pytest.importorskip("pandas")
     counts = np.hstack([np.rint(10 * X[:, :1]) + 0.0, X[:, 1:]])

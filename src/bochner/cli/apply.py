@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from bochner.cli.align import open_rows_of, read_rows
+from bochner.cli.align import open_mixed, open_rows_of, read_rows
 from bochner.cli.data import (
     FrameTable,
     Reading,
@@ -282,11 +282,8 @@ def calibrate(options: CalibrateOptions) -> CalibrationReport:
     if out is not None:
         check_output(out, options.force, (".png",))
     model = load_model(options.model)
-    stored = _on_disk(model, options)
     reading = options.reading.without(options.data, [options.size_factors])
-    X: Any = stored and stored.rows
-    if X is None:
-        X = read_rows(model, options.data, options.index, options.layer, reading).X
+    X = rows_to_compare(model, options.data, options.index, options.layer, reading)
     with working_on(X.shape), overall("reading rows", shown=True):
         beside = Beside.read(model, options)
         report = calibration(
@@ -305,6 +302,21 @@ def calibrate(options: CalibrateOptions) -> CalibrationReport:
 
         plots.save(plots.calibration(report)[0], out)
     return report
+
+
+def rows_to_compare(
+    model: LatentVariableEstimator,
+    path: Path,
+    index: str | None,
+    layer: Sequence[str],
+    reading: Reading,
+) -> FloatArray | RowSource:
+    """Return rows of which a sample is compared: those of large files are read block by block."""
+    stored = open_rows_of(model, path, index, layer, reading)
+    if stored is not None:
+        return stored.rows
+    mixed = None if layer else open_mixed(model, path, index, reading)
+    return mixed or read_rows(model, path, index, layer, reading).X
 
 
 @contextmanager

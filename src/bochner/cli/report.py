@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bochner.cli.align import read_rows
-from bochner.cli.apply import working_on
+from bochner.cli.apply import rows_to_compare, working_on
 from bochner.cli.data import Reading, frame, load_model
 from bochner.cli.fit import PAGE
 from bochner.cli.tables import covariates_of, size_factors_in
@@ -128,10 +128,11 @@ def _calibration(
 ) -> CalibrationReport | None:
     if options.held_out is None:
         return None
-    table = _read(model, options.held_out, options)
-    with working_on(table.X.shape):
+    reading = options.reading.without(options.held_out, [options.size_factors])
+    X = rows_to_compare(model, options.held_out, options.index, options.layer, reading)
+    with working_on(X.shape):
         beside = _beside(model, options.held_out, options)
-        return calibration(model, table.X, **beside, random_state=0)
+        return calibration(model, X, **beside, random_state=0)
 
 
 def _beside(

@@ -25,6 +25,7 @@ from bochner.io.csv.headers import MISSING, is_written_number, key_column, numbe
 from bochner.io.csv.write import guarded
 from bochner.io.outputs import replacing
 from bochner.io.request import Request
+from bochner.io.stored import parquet_columns
 from bochner.io.table import Table, unreadable
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def read_frame(
         names = [f"x{j}" for j in range(len(cells.columns))]
     kinds = {column.name: column for column in known}
     named = zip(names, cells.columns, strict=True)
-    series = [_series(column, kinds.get(name)) for name, column in named]
+    series = [series_of(column, kinds.get(name)) for name, column in named]
     frame: pd.DataFrame = pandas.concat(series, axis=1, keys=names)
     if cells.row_names is not None:
         index_name = cells.index_name or None
@@ -177,7 +178,7 @@ def read_frame(
 _TRUTH = {"true": True, "false": False}
 
 
-def _series(cells: Sequence[str], known: Column | None) -> pd.Series[Any]:
+def series_of(cells: Sequence[str], known: Column | None) -> pd.Series[Any]:
     """Return cells as numbers, truth values or texts; missing where they are."""
     pandas = require("pandas", "holds mixed tables")
     codes, distinct = pandas.factorize(np.array(cells, dtype=object))
@@ -241,11 +242,13 @@ _READERS: Mapping[str, Callable[[str], object]] = {
 }
 
 
-def _read_parquet(path: Path) -> pd.DataFrame:
+def _read_parquet(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
     require("pyarrow", "reads parquet files")
     try:
         pandas = require("pandas", "reads parquet files")
-        frame: pd.DataFrame = pandas.read_parquet(path)
+        frame: pd.DataFrame = pandas.read_parquet(
+            path, columns=None if columns is None else list(columns)
+        )
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise unreadable(path, "parquet", reason) from error
@@ -426,6 +429,9 @@ def _read(
         raise InputError(message("a csv, parquet or h5ad file with covariates", str(path), do))
     if kind == ".h5ad":
         return _of_cells(path, names)
+    if kind == ".parquet" and {*names} <= {*parquet_columns(path)}:
+        # of many columns these alone
+        return _read_parquet(path, names)[list(names)]
     named = Reading(
         [quoted(name) for name in names],
         (),

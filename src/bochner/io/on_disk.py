@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +15,8 @@ from bochner.errors import InputError, message
 from bochner.extras import require
 from bochner.io.annotated import check_survives, mask_of
 from bochner.io.csv.headers import distinct_whole, is_key_name
-from bochner.io.extensions import in_zarr
+from bochner.io.csv.source import open_csv
+from bochner.io.extensions import extension_of, in_zarr
 from bochner.io.join import check_unique
 from bochner.io.parquet.columns import data_columns, is_nameless, name_columns, schema_of
 from bochner.io.parquet.parts import parquet_parts
@@ -95,6 +96,27 @@ def open_table(path: Path, request: Request) -> StoredTable | None:
         return _parquet(files, request)
     is_annotated = kind == ".h5ad" and path.is_file()
     return _annotated(path, request) if is_annotated else None
+
+
+def open_text(path: Path, request: Request, whole: Callable[[], object]) -> StoredTable | None:
+    """Open a csv file whose rows are read block by block; None: it is small, or not plain.
+
+    Parameters
+    ----------
+    path : Path
+    request : Request
+    whole : callable
+        Reads all of the file, and says where a cell is no number.
+    """
+    text = extension_of(path) in (".csv", ".tsv") and path.is_file()
+    # a number takes two characters
+    if not text or path.stat().st_size <= 2 * MANY:
+        return None
+    opened = open_csv(path, request, whole)
+    if opened is None or not _is_large(opened[0].shape):
+        return None
+    request.selection.check(str(path))
+    return StoredTable.of(*opened)
 
 
 def _array(path: Path, request: Request) -> StoredTable | None:

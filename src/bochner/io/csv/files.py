@@ -10,6 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bochner.data.columns import listing
 from bochner.errors import DataWarning, InputError, message, warn_user
@@ -62,11 +66,11 @@ def read_csv(path: Path, request: Request | None = None) -> Table:
     request = request or Request()
     text = contents(path, request.memory)
     delimiter, first = sample(path, text)
-    header = _has_header(first, request)
+    header = has_header(first, request)
     plain = PlainLines.of(text, delimiter, request.decimal) if len(text) >= _LARGE else None
     if plain is not None:
         with contextlib.suppress(ValueError):
-            return _Columns.of(path, plain, header, request).table()
+            return Columns.of(path, plain, header, request).table()
     return _cut(path, text, delimiter, header, request).table()
 
 
@@ -100,7 +104,17 @@ def read_cells(path: Path, request: Request, known: Sequence[str] = ()) -> Cells
     """
     text = contents(path, request.memory)
     delimiter, first = sample(path, text)
-    header = _has_header(first, request)
+    header = has_header_of_labels(path, first, request, known)
+    return _cut(path, text, delimiter, header, request, labels=True).cells()
+
+
+def has_header_of_labels(
+    path: Path, first: Sequence[Sequence[str]], request: Request, known: Sequence[str] = ()
+) -> bool:
+    """Return whether the first of some lines names columns whose cells may be of any kind; those
+    that are known to a model do.
+    """
+    header = has_header(first, request)
     if not header and request.header is None:
         names = [unguarded(cell) for cell in first[0]] if first else []
         header = bool(known) and set(known) <= set(names)
@@ -111,10 +125,32 @@ def read_cells(path: Path, request: Request, known: Sequence[str] = ()) -> Cells
                 "names the columns, add --header, and else --no-header.",
                 DataWarning,
             )
-    return _cut(path, text, delimiter, header, request, labels=True).cells()
+    return header
 
 
-def _has_header(first: Sequence[Sequence[str]], request: Request) -> bool:
+class Text(Protocol):
+    """Lines of a file, cut into cells."""
+
+    @property
+    def first(self) -> list[str]:
+        """Cells of the first line."""
+
+    def column(self, j: int, skip: int) -> list[str]:
+        """Return the cells of a column, without those of the first `skip` lines."""
+
+    def filled(self, skip: int) -> Self:
+        """Return the lines without those of which every cell is empty."""
+
+    def line_number(self, i: int, skip: int) -> int:
+        """Return where the i-th line after the first `skip` stands in the file, from 1."""
+
+    def numbers(
+        self, columns: Sequence[int], skip: int, header: list[str] | None
+    ) -> NDArray[np.float64]:
+        """Return columns as numbers, without the first `skip` lines."""
+
+
+def has_header(first: Sequence[Sequence[str]], request: Request) -> bool:
     """Return whether the first of some lines names the columns."""
     if request.header is not None:
         return request.header
@@ -129,18 +165,18 @@ def _cut(
     header: bool,
     request: Request,
     labels: bool = False,
-) -> _Columns:
+) -> Columns:
     request.memory.check(_PER_CHARACTER * len(text), f"the cells of {path}")
     lines = Lines(path, text, delimiter, request.decimal)
-    return _Columns.of(path, lines, header, request, labels)
+    return Columns.of(path, lines, header, request, labels)
 
 
 @dataclass(frozen=True)
-class _Columns:
+class Columns:
     """Which columns of a file are read, and which one names its rows."""
 
     path: Path
-    lines: Lines | PlainLines
+    lines: Text
     header: list[str] | None
     key: int | None
     places: list[int]
@@ -150,11 +186,11 @@ class _Columns:
     def of(
         cls,
         path: Path,
-        lines: Lines | PlainLines,
+        lines: Text,
         has_header: bool,
         request: Request,
         labels: bool = False,
-    ) -> _Columns:
+    ) -> Columns:
         """Choose them; columns may hold labels, or only numbers."""
         skip = 1 if has_header else 0
         header = [unguarded(name) for name in lines.first] if has_header else None
@@ -266,7 +302,7 @@ def _refuse_written_numbers(
 
 def _columns(
     path: Path,
-    lines: Lines | PlainLines,
+    lines: Text,
     header: list[str] | None,
     key: int | None,
     request: Request,
@@ -296,9 +332,7 @@ def _columns(
     return places, names
 
 
-def _row_names(
-    path: Path, lines: Lines | PlainLines, cells: list[str], skip: int
-) -> list[str]:
+def _row_names(path: Path, lines: Text, cells: list[str], skip: int) -> list[str]:
     names = [unguarded(name) for name in cells]
     if "" in names:
         line = lines.line_number(names.index(""), skip)
