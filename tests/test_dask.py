@@ -100,11 +100,15 @@ def test_what_a_worker_refuses_is_said_and_the_cluster_goes_on(X):
         counts = array.from_array(np.ones((300, 6)), chunks=(70, 6))
         with pytest.raises(InputError, match="dense blocks, got sparse ones"):
             bo.dask.fit(bo.NGMVLVM(**SETTINGS), counts.map_blocks(csr_array), client)
-        # chunks of one row, and fewer than two a worker
-        few = array.from_array(np.nan_to_num(X[:80]), chunks=((79, 1), (6,)))
+        # chunks of one row or none, and fewer than two a worker
+        few = array.from_array(np.nan_to_num(X[:80]), chunks=((79, 0, 1), (6,)))
         settings = SETTINGS | {"landmarks": 30}
         model = bo.dask.fit(bo.NGMVLVM(**settings), few, client)
+        with pytest.raises(InputError, match=r"rows, got none: shape \(0, 6\)"):
+            bo.dask.fit(bo.NGMVLVM(**settings), few[:0], client)
     assert model.embedding_.shape == (80, 2)
+    placed = bo.dask.transform(model, few, return_std=True)
+    assert placed.compute(scheduler="synchronous").shape == (80, 4)
 
 
 def deadly(block):

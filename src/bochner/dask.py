@@ -93,11 +93,16 @@ def fit(
         what: _Beside.of(given, f"{what} of {X.shape[0]:,} rows", X.shape[0])
         for what, given in (("size_factors", size_factors), ("covariates", covariates))
     }
-    workers = _processes(client)[: X.numblocks[0]]
-    blocks = X.to_delayed()[:, 0]
+    # chunks without a row, as of rows that were filtered, belong to nobody
+    sizes = np.array(X.chunks[0])
+    blocks = X.to_delayed()[:, 0][sizes > 0]
+    if not len(blocks):
+        do = "pass some, or look at how X was filtered"
+        raise InputError(message("rows", f"none: shape {X.shape}", do))
+    workers = _processes(client)[: len(blocks)]
     count = len(workers)
     ends = [i * len(blocks) // count for i in range(count + 1)]
-    starts = np.cumsum([0, *X.chunks[0]])
+    starts = np.cumsum([0, *sizes[sizes > 0]])
     held = []
     for worker, (first, last) in zip(workers, itertools.pairwise(ends), strict=True):
         rows = slice(int(starts[first]), int(starts[last]))
@@ -322,6 +327,9 @@ def transform(
 def _placed(
     rows: Any, model: LatentVariableEstimator, return_std: bool, beside: dict[str, Any]
 ) -> Any:
+    if not len(rows):
+        width = model._n_latents * (2 if return_std else 1)
+        return np.empty((0, width), np.float32 if rows.dtype == np.float32 else np.float64)
     placed = model.transform(rows, return_std=return_std, **beside)
     return np.hstack(placed) if return_std else placed
 

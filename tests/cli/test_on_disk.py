@@ -480,6 +480,18 @@ def test_a_bad_value_is_found_before_rows_are_placed(X, expected, tmp_path):
     assert not (tmp_path / "z.npy").exists()
 
 
+@pytest.mark.parametrize("store", [npy, zarr_array, parquet_parts, annotated])
+@pytest.mark.parametrize("command", ["transform", "impute", "calibrate"])
+def test_files_without_rows_are_refused(store, command, X, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rows = X if store in (npy, zarr_array) else pandas.DataFrame(X, columns=COLUMNS)
+    model = bo.NGMVLVM(n_frequencies=8, max_iter=1, init="pca", random_state=0).fit(rows[:9])
+    model.save(tmp_path / "m.bochner")
+    out = () if command == "calibrate" else ("--out", tmp_path / "out.npy")
+    said = refused(command, tmp_path / "m.bochner", store(X[:0], tmp_path), *out)
+    assert "Expected data, got an array of shape (0, 6)" in said
+
+
 def test_new_rows_are_read_once_to_be_checked_and_once_to_be_placed(X, tmp_path, monkeypatch):
     table = npy(X, tmp_path)
     words = ("fit", table, *SETTINGS, "--out", tmp_path / "run")

@@ -51,7 +51,8 @@ def open_rows(
     Returns
     -------
     RowSource
-        float32 where the file is, else float64; null is NaN.
+        float32 where the file holds real numbers of that precision or less, else float64; null is
+        NaN.
 
     Raises
     ------

@@ -103,6 +103,9 @@ class RowsMixin:
         source = None if type(X) is np.ndarray else source_of(X)
         if source is None:
             return self._validate_whole(X, reset=reset)
+        if not (reset or source.n_rows):
+            got = f"an array of shape {source.shape}"
+            raise InputError(message("data", got, "pass at least one row"))
         if reason := self._held_because(source, reset):
             what = (
                 f"{source.n_rows:,} × {source.n_columns:,} numbers, held in memory because of"
