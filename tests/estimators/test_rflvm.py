@@ -93,9 +93,12 @@ def test_a_file_holds_all_of_it(fitted, tmp_path):
     assert loaded.to_arviz().posterior["latents"].shape == (2, 4, 14, 2)
 
 
-def test_a_file_holds_latents_that_were_not_sampled(tmp_path):
-    """Their acceptance is NaN, and files hold finite numbers alone."""
-    model = bo.RFLVM(**SMALL, latents="map").fit(data())
+def test_a_file_holds_latents_that_were_not_sampled(tmp_path, caplog):
+    """Their acceptance is NaN, of which the log says nothing, and files hold finite numbers."""
+    with caplog.at_level("INFO", "bochner"):
+        model = bo.RFLVM(**SMALL, latents="map").fit(data())
+    assert "2 chains" in caplog.text
+    assert "nan" not in caplog.text
     model.save(tmp_path / "model.bochner")
     loaded = bo.load(tmp_path / "model.bochner")
     assert np.isnan(model.acceptance_["latents"])

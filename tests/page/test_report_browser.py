@@ -541,3 +541,38 @@ def test_paper_shows_every_figure_in_light_colours(browser, path):
     assert opened.tab.evaluate(corner) == [21, 25, 28, 255]
     opened.tab.close()
     assert opened.errors == []
+
+
+def test_more_classes_than_the_legend_shows_are_seen_to_go_on(browser, model, tmp_path):
+    fitted, X, _ = model
+    names = [f"a long name of class {i % 30}" for i in range(N)]
+    path = bo.report(fitted, X, names, path=tmp_path / "many.html")
+    opened = Page(browser, path, viewport={"width": 400, "height": 900})
+    # a class at the lower edge is cut in two
+    edges = opened.tab.evaluate(
+        """() => {
+            const bottom = document.getElementById("legend").getBoundingClientRect().bottom;
+            return [...document.querySelectorAll("#legend button")].map((button) => {
+                const box = button.getBoundingClientRect();
+                return (bottom - box.top) / box.height;
+            });
+        }"""
+    )
+    assert any(0.2 < share < 0.8 for share in edges)
+
+
+def test_what_is_zero_in_the_data_is_written_as_zero(browser, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 3))
+    X[: N // 2, 0] = 0.0
+    X[N // 2 :, 0] = np.linspace(-0.37, 15.9, N - N // 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = bo.NGMVLVM(1, n_frequencies=4, init="pca", max_iter=2, random_state=0).fit(X)
+    kind = ["zero" if i < N // 2 else "other" for i in range(N)]
+    opened = Page(browser, bo.report(fitted, X, kind, path=tmp_path / "zero.html"))
+    opened.tab.click("#legend button:has-text('zero')")
+    line = opened.tab.locator(
+        "#selection-columns tr", has=opened.tab.locator("th", has_text="0")
+    )
+    assert line.first.locator("td").nth(1).inner_text() == "0"

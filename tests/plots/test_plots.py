@@ -501,3 +501,26 @@ def test_labels_that_are_missing_are_no_class(model):
     ):
         ax = plots.latent_map(model, labels)
         assert {text.get_text() for text in ax.texts} == {"a", "b"}
+
+
+def test_many_views_have_a_legend_that_covers_nothing_and_marks_of_their_own():
+    rng = np.random.default_rng(0)
+    X = np.tanh(rng.normal(size=(30, 1)) + 0.1 * rng.normal(size=(30, 24)))
+    views = {f"view {i}": slice(2 * i, 2 * i + 2) for i in range(12)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        settings = {"init": "pca", "n_frequencies": 4, "max_iter": 2, "random_state": 0}
+        many = bo.NGMVLVM(1, views=views, **settings).fit(X)
+        report = bo.calibration(many, X, n_draws=20, random_state=0)
+    left, right = plots.calibration(report)
+    assert left.get_legend() is None
+    legend = right.get_legend()
+    assert len(legend.get_texts()) == len(report.views)
+    left.figure.canvas.draw()
+    assert legend.get_window_extent().x0 >= right.get_window_extent().x1
+    assert left.get_ylim()[1] < 1.1
+    marks = {(handle.get_color(), handle.get_linestyle()) for handle in legend.legend_handles}
+    assert len(marks) == len(report.views)
+    bars = plots.relevance(many).containers
+    shown = {(group[0].get_facecolor(), group[0].get_hatch()) for group in bars}
+    assert len(shown) == 12

@@ -227,10 +227,6 @@ def estimator_of(options: FitOptions, table: Table) -> LatentVariableEstimator:
 
 def _prepare(out: Path) -> bool:
     """Make the folder; True when it was not there."""
-    if out.exists() and not out.is_dir():
-        raise InputError(
-            message("--out to be a folder", f"the file {out}", "choose another name")
-        )
     created = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     check_writable(out)

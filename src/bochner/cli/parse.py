@@ -245,7 +245,13 @@ def check_model(path: Path) -> None:
 
 
 def check_apart(data: Path, out: Path) -> None:
-    """Refuse results in the folder of the data: the next fit would take them for views."""
+    """Refuse results in the folder of the data, where the next fit would take them for views, or in
+    a file, before anything is read.
+    """
+    if out.exists() and not out.is_dir():
+        raise InputError(
+            message("--out to be a folder", f"the file {out}", "choose another name")
+        )
     if data.is_dir() and data.resolve() == out.resolve():
         do = f"write --out {data / 'run'}"
         raise InputError(message("--out apart from the data", f"{out} for both", do))

@@ -258,11 +258,8 @@ def _check_partition(
     left = [describe_column(j, column_names) for j in range(n_columns) if j not in owner]
     if left:
         got = f"{listing(left)} in no view"
-        raise InputError(
-            message(
-                "every column of X in a view", got, "add them to a view or drop them from X"
-            )
-        )
+        do = "add them to a view or drop them from X (--drop)"
+        raise InputError(message("every column of X in a view", got, do))
 
 
 def columns_of(X: FloatArray, positions: IntArray) -> FloatArray:

@@ -216,7 +216,7 @@ class Mixed(Coding):
         if lacking:
             do = (
                 "add them, empty where nothing is known: "
-                "X = X.reindex(columns=model.feature_names_in_)"
+                "X = X.reindex(columns=model.feature_names_in_), in a file empty columns"
             )
         return InputError(message(f"the {len(known)} columns of training", got, do))
 

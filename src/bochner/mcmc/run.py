@@ -199,8 +199,11 @@ def _described(chains: Sequence[Chain], schedule: Schedule) -> str:
     """Say where the chains are."""
     index = min(chain.index for chain in chains)
     phase = "warm-up" if index < schedule.n_warmup else "draws"
-    rates = [chain.state.acceptance.get("latents", np.nan) for chain in chains]
-    text = f"{phase}, sweep {index}, {len(chains)} chains, acceptance {np.mean(rates):.2f}"
+    text = f"{phase}, sweep {index}, {len(chains)} chains"
+    # none before the first sweep, or where latents are not sampled
+    rate = np.mean([chain.state.acceptance.get("latents", np.nan) for chain in chains])
+    if np.isfinite(rate):
+        text += f", acceptance {rate:.2f}"
     if all(chain.n_draws for chain in chains):
         last = np.mean([chain.traces["log_joint"][-1] for chain in chains])
         text += f", log joint {last:,.0f}"

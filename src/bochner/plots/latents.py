@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _PIXEL_GAP = 1
 # Views in a column of a legend.
 _LISTED = 12
+# Bars of one colour.
+_HATCHES = ("", "//", "..", "xx")
 # Rows of a map; a picture has fewer points than more would need.
 _DRAWN = 100_000
 
@@ -198,7 +200,11 @@ def relevance(
     for i in range(n_views):
         places = np.arange(n_dims) + (i - (n_views - 1) / 2) * width
         colour = COLOURS[i % len(COLOURS)]
-        bars.append(ax.bar(places, 100 * model.relevance_[i], width * 0.92, color=colour))
+        hatch = _HATCHES[i // len(COLOURS) % len(_HATCHES)]
+        shares = 100 * model.relevance_[i]
+        bars.append(
+            ax.bar(places, shares, width * 0.92, color=colour, hatch=hatch, edgecolor="white")
+        )
     ax.set_xticks(range(n_dims))
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0f} %")
     if n_views > 1:

@@ -12,6 +12,7 @@ from bochner.plots.figures import (
     INK,
     ShownList,
     axes,
+    beside,
     finish,
     given_or_made,
     legend,
@@ -20,6 +21,11 @@ from bochner.plots.figures import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+# Lines of one colour.
+_STYLES = ("-", "--", ":", "-.")
+# A legend of more views would cover their lines.
+_INSIDE = 5
 
 
 def calibration(report: Any, axs: list[Axes] | None = None) -> list[Axes]:
@@ -48,17 +54,19 @@ def calibration(report: Any, axs: list[Axes] | None = None) -> list[Axes]:
     lines = []
     for i, view in enumerate(report.views.values()):
         colour = COLOURS[i % len(COLOURS)]
+        # colours repeat
+        style = _STYLES[i // len(COLOURS) % len(_STYLES)]
         pit = np.asarray(view.pit)
         half = len(pit) // 2
         # an interval of level 2 k / bins holds the k bins on both sides of the middle
         held = np.concatenate([[0.0], np.cumsum(pit[half:] + pit[half - 1 :: -1])])
-        lines += left.plot(np.linspace(0, 1, half + 1), held, color=colour)
+        lines += left.plot(np.linspace(0, 1, half + 1), held, color=colour, linestyle=style)
         levels = list(view.coverage)
         shares = list(view.coverage.values())
         errors = 2 * np.array(list(view.coverage_se.values()))
         left.errorbar(levels, shares, errors, fmt="o", color=colour, markersize=4, capsize=3)
         edges = np.linspace(0, 1, len(pit) + 1)
-        right.stairs(pit * len(pit), edges, color=colour, linewidth=1.5)
+        right.stairs(pit * len(pit), edges, color=colour, linewidth=1.5, linestyle=style)
         right.errorbar(
             0.5 * (edges[1:] + edges[:-1]),
             pit * len(pit),
@@ -72,8 +80,13 @@ def calibration(report: Any, axs: list[Axes] | None = None) -> list[Axes]:
     for axis in (left.xaxis, left.yaxis):
         axis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     left.set_aspect("equal")
+    # errors of few entries reach beyond all or nothing
+    left.set_ylim(-0.03, 1.03)
     names = shortened((view.view for view in report.views.values()), 24)
-    legend(left, lines, names, title="view", loc="upper left")
+    if len(names) > _INSIDE:
+        legend(right, lines, names, title="view", **beside(right))
+    else:
+        legend(left, lines, names, title="view", loc="upper left")
     state = "calibrated" if report.calibrated else "not calibrated"
     finish(left, f"Central intervals: {state} on these entries", "should hold", "hold")
     finish(

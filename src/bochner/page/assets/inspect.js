@@ -98,11 +98,11 @@ function barsOf(view, data, made) {
     } else if (made) {
       const left = share(made.mean[c] - made.std[c]);
       track.append(piece("band", left, share(made.mean[c] + made.std[c]) - left), piece("made", share(made.mean[c])));
-      words = `${number(made.mean[c])} ± ${number(made.std[c])}`;
+      words = `${ofColumn(view, c)(made.mean[c])} ± ${number(made.std[c])}`;
     }
     if (data) {
       if (!Number.isNaN(data[c])) track.append(piece("data", share(data[c])));
-      if (!Number.isNaN(data[c])) words = labels ? labels[codeOf(data[c], labels)] : number(data[c]);
+      if (!Number.isNaN(data[c])) words = labels ? labels[codeOf(data[c], labels)] : ofColumn(view, c)(data[c]);
       else words = words ? `missing, decoded ${words}` : "missing";
     }
     box.append(element("span", {className: "name", title: name}, name), track, element("span", {className: "numbers"}, words));

@@ -50,6 +50,12 @@ function number(value) {
   if (Math.abs(value) >= 1000) return value.toLocaleString("en", {maximumFractionDigits: 0}).replace("-", "−");
   return String(Number(value.toPrecision(3))).replace("-", "−");
 }
+// Values of columns are rounded to so many steps of their range: what is less than one is 0.
+const CODES = 65532;
+function ofColumn(view, c) {
+  const step = (view.high[c] - view.low[c]) / CODES;
+  return (value) => number(Math.abs(value) < step ? 0 : value);
+}
 function text(value) {
   if (value === null || value === undefined) return "none";
   if (value === true || value === false) return value ? "yes" : "no";

@@ -78,7 +78,7 @@ function differences() {
     if (view.shape) images.push([view, found, source.decoded]);
     else view.columns.forEach((name, c) => {
       if (view.labels?.[c]) return;
-      if (!source.decoded) add(view.name, name, found, c, number);
+      if (!source.decoded) add(view.name, name, found, c, ofColumn(view, c));
       else {
         const [others, chosen] = found.map(({mean}) => mean[c]);
         decoded.push({view: view.name, name, chosen, others, share: Math.abs(chosen - others) / (view.high[c] - view.low[c] || 1)});
