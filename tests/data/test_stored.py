@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bochner.data.row_sources import ArraySource, PartSource, RowSource
-from bochner.data.stored import StoredMatrix, copied
+from bochner.data.stored import StoredMatrix, copied, unpacked
 from bochner.data.views import Scaling
 
 N, M, R = 5000, 60, 4
@@ -88,3 +88,19 @@ def test_a_disk_without_room_is_no_fault(tmp_path, monkeypatch, fault):
         monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
     matrix = _matrix(Packed(_entries()))
     assert matrix.copied(tmp_path) is matrix
+
+
+def test_rows_for_many_passes_stand_in_a_file_where_there_is_room(monkeypatch, tmp_path):
+    X = np.random.default_rng(0).normal(size=(3000, 4))
+    source = Packed(X)
+    source.columns = list("abcd")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    rows = unpacked(source)
+    assert rows.columns == source.columns
+    for _ in range(3):
+        np.testing.assert_array_equal(rows[:], X)
+    assert source.n_read == len(X)
+    # it has no name
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    assert unpacked(source) is source

@@ -15,6 +15,7 @@ from bochner.cli.tables import rows_to_use, series_of
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import listing
 from bochner.data.row_sources import RowSource, SomeColumns
+from bochner.data.stored import unpacked
 from bochner.errors import InputError, message
 from bochner.estimators.settings import likelihoods
 from bochner.estimators.tables import Mixed
@@ -202,7 +203,9 @@ def open_mixed(
         frames = _CsvFrames.of(path, request, coding)
     if frames is None or frames.n_rows * len(known) <= on_disk.MANY:
         return None
-    return _MixedRows(frames, coding, lambda: rows_to_use(model, path, index, reading))
+    rows = _MixedRows(frames, coding, lambda: rows_to_use(model, path, index, reading))
+    # labels are looked up once: checks take several passes
+    return unpacked(rows)
 
 
 class _Frames(Protocol):

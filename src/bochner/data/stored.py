@@ -206,3 +206,24 @@ def copied(Y: Any, folder: Path | None) -> Any:
     is.
     """
     return Y.copied(folder) if isinstance(Y, StoredMatrix) else Y
+
+
+def unpacked(source: RowSource) -> RowSource:
+    """Return rows that are expensive to read in a temporary file without a name, for many passes
+    over them; as they are where the disk has no room.
+    """
+    size = source.n_rows * source.n_columns * source.dtype.itemsize
+    place = tempfile.gettempdir()
+    try:
+        if shutil.disk_usage(place).free < _ROOM * size:
+            return source
+        with tempfile.TemporaryFile(dir=place) as file:
+            for block in source.blocks():
+                file.write(np.ascontiguousarray(block).data)
+            file.flush()
+            mapped = np.memmap(file, source.dtype, "r", shape=source.shape)
+    except OSError:
+        return source
+    rows: RowSource = ArraySource(mapped)
+    rows.columns = source.columns
+    return rows
