@@ -199,7 +199,7 @@ def test_what_is_written_is_read(tmp_path_factory, X, data):
 def test_writing_leaves_no_half_file(tmp_path):
     path = tmp_path / "out.csv"
     path.write_text("before")
-    with pytest.raises(IndexError):
+    with pytest.raises(ValueError, match="zip"):
         write_csv(path, np.ones((2, 2)), ["only one"])
     assert [p.name for p in tmp_path.iterdir()] == ["out.csv"]
     assert path.read_text() == "before"

@@ -446,3 +446,11 @@ def test_files_of_other_kinds_called_csv(tmp_path, start, got, do):
 def test_spaces_between_cells_are_named(csv):
     with pytest.raises(InputError, match=r"row names alone.*if spaces are between cells"):
         read(csv("a b c\n1.5 2 3\n4 5 6\n"))
+
+
+def test_a_first_column_of_categories_is_no_names_of_rows(csv):
+    with pytest.raises(
+        InputError,
+        match=r"got 'x' twice.*if 'kind' names none, add --drop kind, or --likelihood auto",
+    ):
+        read(csv("kind,b\nx,1\ny,2\nx,3\n"))

@@ -229,7 +229,7 @@ class Columns:
         if self.key is None:
             return None
         cells = self.lines.column(self.key, self.skip)
-        return _row_names(self.path, self.lines, cells, self.skip)
+        return _row_names(self.path, self.lines, cells, self.skip, self.index_name)
 
 
 def _key(
@@ -322,7 +322,7 @@ def _columns(
             raise InputError(message("columns to read", got, "ask for others"))
         names = [every[j] for j in kept]
         places = [places[j] for j in kept]
-        _refuse_repeats(path, "column", names)
+        _refuse_repeats(path, "column", names, "rename or drop one of the columns")
     if not places:
         do = "add columns"
         if len(lines.first) == 1 and len(lines.first[0].split()) > 1:
@@ -332,22 +332,23 @@ def _columns(
     return places, names
 
 
-def _row_names(path: Path, lines: Text, cells: list[str], skip: int) -> list[str]:
+def _row_names(path: Path, lines: Text, cells: list[str], skip: int, column: str) -> list[str]:
     names = [unguarded(name) for name in cells]
     if "" in names:
         line = lines.line_number(names.index(""), skip)
         got = f"none in line {line} of {path}"
         raise InputError(message("a name for every row", got, "name the row"))
-    _refuse_repeats(path, "row", names)
+    do = "rename or drop one of the rows"
+    if column:
+        do += f"; if {column!r} names none, add --drop {column}, or --likelihood auto"
+    _refuse_repeats(path, "row", names, do)
     return names
 
 
-def _refuse_repeats(path: Path, what: str, names: list[str]) -> None:
+def _refuse_repeats(path: Path, what: str, names: list[str], do: str) -> None:
     known: set[str] = set()
     for name in names:
         if name in known:
             got = f"{name!r} twice in {path}"
-            raise InputError(
-                message(f"{what} names that differ", got, f"rename or drop one of the {what}s")
-            )
+            raise InputError(message(f"{what} names that differ", got, do))
         known.add(name)
