@@ -5,6 +5,7 @@ docs/math.md, the right gradient.
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 
 import pytest
@@ -287,17 +288,42 @@ def test_counts_of_a_million_stay_finite_in_single_precision():
             sites.absorb(result.update)
 
 
-def test_groups_follow_precision_and_are_even():
-    _, _, likelihood, block, _ = small_view("bernoulli", n=9)
-    Y = torch.zeros(9, 12, dtype=torch.float64)
-    sites = Sites(likelihood, Y, FullMask(), torch.zeros(9).double(), 3)
-    sites.precision.copy_(torch.arange(12.0).double().flip(0).expand(9, -1))
+def grouped(precision, n_groups):
+    n, m = 9, len(precision)
+    likelihood = small_view("bernoulli", n=n)[2]
+    sites = Sites(likelihood, torch.zeros(n, m).double(), FullMask(), torch.zeros(n), n_groups)
+    sites.precision.copy_(torch.as_tensor(precision).expand(n, -1))
     sites.regroup()
-    assert sites.group_of.tolist() == [2] * 4 + [1] * 4 + [0] * 4
+    return sites
+
+
+def test_groups_follow_precision_and_cost_the_least():
+    """By what an average precision costs columns of their own, over all ways to cut their order."""
+    precision = (
+        torch.rand(8, generator=torch.Generator().manual_seed(3)).mul(9.0).exp().double()
+    )
+    sites = grouped(precision, 3)
+    total = 1.0 + 9.0 * precision
+
+    def cost(parts):
+        return float(sum(len(p) * p.mean().log() - p.log().sum() for p in parts))
+
+    ours = cost([total[sites.group_of == g] for g in range(3)])
+    cuts = itertools.combinations(range(1, 8), 2)
+    best = min(cost(torch.tensor_split(total.sort().values, cut)) for cut in cuts)
+    assert ours == pytest.approx(best, rel=1e-12)
     before = copy.deepcopy(sites.state_dict())
     sites.regroup()
     assert all(torch.equal(before[name], part) for name, part in sites.state_dict().items())
-    assert block.Y.shape == (9, 3)
+
+
+@pytest.mark.parametrize("m", [12, 700])
+def test_columns_of_huge_counts_share_no_covariance_with_columns_of_small_ones(m):
+    """Groups of the same size did, and training went to bounds of -1e77 nats."""
+    precision = torch.where(torch.arange(m) % 3 == 0, 1e5, 5.0).double()
+    sites = grouped(precision, 4)
+    for group in range(4):
+        assert precision[sites.group_of == group].unique().numel() == 1
 
 
 @pytest.mark.parametrize("r", [1.0, 30.0])

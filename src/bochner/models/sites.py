@@ -22,6 +22,8 @@ N_GROUPS = 4
 # Standard deviation of an intercept about where the data put it, in logits or log rates: separable
 # columns stay finite.
 INTERCEPT_STD = 2.0
+# Places where groups of sorted columns may end: as many in equal steps, and in the largest gaps.
+_ENDS = 128
 # Columns that are laid out at once.
 _COLUMNS = 256
 # Numbers of one dense array of rows and columns, of which some fifteen are held at once.
@@ -113,13 +115,19 @@ class Sites(nn.Module):
         return int(self.shift.shape[1])
 
     def regroup(self) -> None:
-        """Put columns of about the same precision into one group, groups of about the same size."""
+        """Put columns of about the same precision into one group: where groups begin and end costs
+        the bound the least.
+        """
         m = self.n_columns
         if self.n_groups is None or self.n_groups >= m:
             self.group_of.copy_(torch.arange(m))
             return
-        order = self.precision.double().mean(0).argsort(stable=True)
-        self.group_of[order] = torch.arange(m, device=order.device) * self.n_groups // m
+        # beside the precision of the prior, 1
+        total = 1.0 + self.precision.sum(0, dtype=torch.float64)
+        order = total.argsort(stable=True)
+        sizes = _group_sizes(total[order].cpu(), self.n_groups)
+        groups = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
+        self.group_of[order] = groups.to(order.device)
 
     def column_chunks(self, n_rows: int) -> Iterator[Tensor]:
         """Yield the columns of every group, so many at once that one dense array of them keeps to a
@@ -194,6 +202,37 @@ def _lay(
     precision = mask.apply(-2.0 * slopes.d_variance)
     shift = mask.apply(slopes.d_mean)
     return precision, shift + precision * (psi - total), centre
+
+
+def _group_sizes(precision: Tensor, n_groups: int) -> Tensor:
+    """Return how many columns each group has, of ascending precisions.
+
+    With the average of its group for its own precision p_m, a column's KL divergence grows with
+    p_m / p - 1 - log(p_m / p): over a group, with its size times log of the mean less the mean of
+    logs. Its sum is least over groups that end at one of some places, those of the largest gaps
+    among them (dynamic programming).
+    """
+    m = len(precision)
+    gaps = 1 + precision.log().diff().argsort(stable=True)[-_ENDS:]
+    steps = min(m, _ENDS)
+    ends = torch.unique(torch.cat([torch.arange(steps + 1) * m // steps, gaps]))
+    sums, logs = (
+        torch.cat([values.new_zeros(1), values.cumsum(0)])[ends]
+        for values in (precision, precision.log())
+    )
+    # from the one end to the other, a group at least a column
+    sizes = ends - ends[:, None]
+    means = (sums - sums[:, None]) / sizes
+    loss = torch.where(sizes > 0, sizes * means.log() - (logs - logs[:, None]), torch.inf)
+    least = loss[0]
+    before = []
+    for _ in range(n_groups - 1):
+        least, start = (least[:, None] + loss).min(0)
+        before.append(start)
+    stops = [len(ends) - 1]
+    for start in reversed(before):
+        stops.append(int(start[stops[-1]]))
+    return torch.diff(ends[[0, *reversed(stops)]])
 
 
 def column_batch(n_rows: int, n_columns: int, n_features: int, budget: float) -> int:
