@@ -20,7 +20,7 @@ from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.estimators.settings import view_options
 from bochner.estimators.settings.likelihoods import with_fixed_noise
 from bochner.estimators.settings.parameters import Parameters
-from bochner.fitting.plan import Plan, Start, check_features
+from bochner.fitting.plan import COLUMN_BUDGET, Plan, Start, check_features
 from bochner.initialization.embeddings import (
     ALL_STARTS,
     N_NARROW,
@@ -33,6 +33,7 @@ from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.linalg import device_named
 from bochner.memory import Memory
 from bochner.models.lvm import Layout, ModelSpec, ViewSpec
+from bochner.models.sites import column_batch
 from bochner.processes import ALONE, Processes
 from bochner.training.trainer import RATES, Options
 
@@ -44,9 +45,11 @@ LEAST_DECAY = 200
 # Components of a Dirichlet process kernel are assigned between steps: many dimensions are given up
 # at twice the rate. With other kernels many dimensions end at a higher bound at this one, too.
 CAREFUL_RATES = replace(RATES, learning_rate=0.1, window=50, tol=1e-4)
-# The sites of non-conjugate views follow one step behind: steps as large would leave them
-# behind.
-LOCAL_RATES = Options(learning_rate=0.06)
+# Numbers beside counts or categories still rise where shorter windows see a plateau.
+MIXED_RATES = replace(RATES, window=50, tol=1e-4)
+# Where a step takes some of a non-conjugate view's columns, the sites of the others wait: steps as
+# large would leave them behind.
+DRAWN_RATES = Options(learning_rate=0.06)
 # Up to so many rows twice the frequencies cost seconds, and reach a higher bound.
 FEW_ROWS = 1000
 # Rows for one frequency of training up to the decay, and the fewest of those.
@@ -156,7 +159,7 @@ def make(
         spec=spec,
         starts=starts,
         margin=_margin(spec, data) if chosen and estimator.n_init == "auto" else math.inf,
-        training=_training(estimator, _rates(spec)),
+        training=_training(estimator, _rates(spec, data, some or n_rows)),
         seed=seed,
         dtype=_dtype(estimator.dtype, data, likelihoods or {}, processes),
         device=device_named(estimator.device),
@@ -235,13 +238,17 @@ def _margin(spec: ModelSpec, data: Views) -> float:
     return (EVERY if small else MARGIN) if spec.conjugate else 0.0
 
 
-def _rates(spec: ModelSpec) -> Options:
-    """Return the learning rates of a model."""
-    if not spec.conjugate:
-        return LOCAL_RATES
+def _rates(spec: ModelSpec, data: Views, n_rows: int) -> Options:
+    """Return the learning rates of a model that is trained on so many rows."""
+    n_features = 2 * spec.n_mixtures * spec.n_frequencies
+    sizes = [len(data.columns[view.name]) for view in spec.views if not view.conjugate]
+    if any(column_batch(n_rows, size, n_features, COLUMN_BUDGET) < size for size in sizes):
+        return DRAWN_RATES
     decided = _decided(view.kernel for view in spec)
-    careful = decided or spec.n_components > RACED_DIMENSIONS
-    return CAREFUL_RATES if careful else RATES
+    if decided or spec.n_components > RACED_DIMENSIONS:
+        return CAREFUL_RATES
+    mixed = any(view.conjugate for view in spec.views) and not spec.conjugate
+    return MIXED_RATES if mixed else RATES
 
 
 def _training(estimator: Parameters, rates: Options) -> Options:
