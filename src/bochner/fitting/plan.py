@@ -426,15 +426,21 @@ def check_features(spec: ModelSpec) -> None:
         Naming the size of all that training holds at once, or a kernel is for another number of
         dimensions than its view sees.
     """
-    size, most = 0, 0
+    counts = features_of(spec)
+    held = (_MATRICES if view.conjugate else _LOCAL_MATRICES for view in spec)
+    size = sum(8 * count**2 * matrices for count, matrices in zip(counts, held, strict=True))
+    what = f"the matrices of {max(counts):,} features by as many"
+    Memory().check(size, what, "lower n_frequencies or n_mixtures")
+
+
+def features_of(spec: ModelSpec) -> list[int]:
+    """Return K of every view, or raise as `check_features` does."""
+    counts = []
     for v, view in enumerate(spec):
         dims = spec.layout.dims(v)
         kernel = _kernel(spec, view, spec.n_components if dims is None else len(dims), 0)
-        count = 2 * kernel.n_mixtures * spec.n_frequencies
-        size += 8 * count**2 * (_MATRICES if view.conjugate else _LOCAL_MATRICES)
-        most = max(most, count)
-    what = f"the matrices of {most:,} features by as many"
-    Memory().check(size, what, "lower n_frequencies or n_mixtures")
+        counts.append(2 * kernel.n_mixtures * spec.n_frequencies)
+    return counts
 
 
 def _kernel(spec: ModelSpec, view: ViewSpec, n_dims: int, seed: int) -> SpectralKernel:

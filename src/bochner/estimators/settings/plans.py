@@ -20,7 +20,7 @@ from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.estimators.settings import view_options
 from bochner.estimators.settings.likelihoods import with_fixed_noise
 from bochner.estimators.settings.parameters import Parameters
-from bochner.fitting.plan import COLUMN_BUDGET, Plan, Start, check_features
+from bochner.fitting.plan import COLUMN_BUDGET, Plan, Start, check_features, features_of
 from bochner.initialization.embeddings import (
     ALL_STARTS,
     N_NARROW,
@@ -47,9 +47,9 @@ LEAST_DECAY = 200
 CAREFUL_RATES = replace(RATES, learning_rate=0.1, window=50, tol=1e-4)
 # Numbers beside counts or categories still rise where shorter windows see a plateau.
 MIXED_RATES = replace(RATES, window=50, tol=1e-4)
-# Where a step takes some of a non-conjugate view's columns, the sites of the others wait: steps as
-# large would leave them behind.
-DRAWN_RATES = Options(learning_rate=0.06)
+# Views that are not Gaussian where a step takes some of their columns, whose sites then wait for
+# their turn, or where components are assigned between steps: larger steps end lower.
+SMALL_RATES = Options(learning_rate=0.06)
 # Up to so many rows twice the frequencies cost seconds, and reach a higher bound.
 FEW_ROWS = 1000
 # Rows for one frequency of training up to the decay, and the fewest of those.
@@ -240,15 +240,23 @@ def _margin(spec: ModelSpec, data: Views) -> float:
 
 def _rates(spec: ModelSpec, data: Views, n_rows: int) -> Options:
     """Return the learning rates of a model that is trained on so many rows."""
-    n_features = 2 * spec.n_mixtures * spec.n_frequencies
-    sizes = [len(data.columns[view.name]) for view in spec.views if not view.conjugate]
-    if any(column_batch(n_rows, size, n_features, COLUMN_BUDGET) < size for size in sizes):
-        return DRAWN_RATES
     decided = _decided(view.kernel for view in spec)
+    if not spec.conjugate and (decided or _draws_columns(spec, data, n_rows)):
+        return SMALL_RATES
     if decided or spec.n_components > RACED_DIMENSIONS:
         return CAREFUL_RATES
-    mixed = any(view.conjugate for view in spec.views) and not spec.conjugate
+    mixed = any(view.conjugate for view in spec) and not spec.conjugate
     return MIXED_RATES if mixed else RATES
+
+
+def _draws_columns(spec: ModelSpec, data: Views, n_rows: int) -> bool:
+    """Return whether a step takes some of a non-conjugate view's columns."""
+    for view, n_features in zip(spec, features_of(spec), strict=True):
+        size = len(data.columns[view.name])
+        taken = column_batch(n_rows, size, n_features, COLUMN_BUDGET)
+        if not view.conjugate and taken < size:
+            return True
+    return False
 
 
 def _training(estimator: Parameters, rates: Options) -> Options:
