@@ -252,6 +252,7 @@ def test_rows_under_a_wavy_kernel_do_not_depend_on_their_order():
     model = case.estimator().set_params(
         views={"a": slice(0, 5), "b": slice(5, 10)},
         likelihood={"a": "gaussian", "b": "poisson"},
+        learning_rate=0.06,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
