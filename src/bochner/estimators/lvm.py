@@ -69,10 +69,13 @@ class NGMVLVM(LatentVariableEstimator):
     tol : float or "auto", default="auto"
         Training ends when the bound rises by less than this many nats per observed entry in a
         window of steps, beyond its noise. "auto": 3e-4 in 30 steps; 1e-4 in 50 for Dirichlet
-        process kernels, more than 12 dimensions and non-conjugate views.
+        process kernels, more than 12 dimensions, and non-conjugate views beside others or whose
+        steps take some of their columns.
     learning_rate : float or "auto", default="auto"
         Of Adam, at most 1. "auto": 0.2 (Dirichlet process kernels, or more than 12 dimensions:
-        0.1), and a quarter of it for the means of the latents; 0.06 where a view is non-conjugate.
+        0.1), and a quarter of it for the means of the latents; 0.06 for a non-conjugate view with
+        a Dirichlet process kernel, or whose steps take some of its columns (more than 3e7 rows
+        times columns times features).
     landmarks : int, "auto" or None, default="auto"
         Train on so many rows, place the others, then take a few steps over all (where every view is
         Gaussian); None trains on all rows throughout. "auto": 2,000 of more than 6,000 rows.
