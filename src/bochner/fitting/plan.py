@@ -417,8 +417,9 @@ def model_from(
     return LatentVariableModel(posterior, views).to(device)
 
 
-def check_features(spec: ModelSpec) -> None:
-    """Refuse features whose square matrices no memory holds, before it is asked for.
+def n_features_of(spec: ModelSpec) -> list[int]:
+    """Return K of every view, and refuse features whose square matrices no memory holds, before it
+    is asked for.
 
     Raises
     ------
@@ -426,20 +427,15 @@ def check_features(spec: ModelSpec) -> None:
         Naming the size of all that training holds at once, or a kernel is for another number of
         dimensions than its view sees.
     """
-    counts = features_of(spec)
-    held = (_MATRICES if view.conjugate else _LOCAL_MATRICES for view in spec)
-    size = sum(8 * count**2 * matrices for count, matrices in zip(counts, held, strict=True))
-    what = f"the matrices of {max(counts):,} features by as many"
-    Memory().check(size, what, "lower n_frequencies or n_mixtures")
-
-
-def features_of(spec: ModelSpec) -> list[int]:
-    """Return K of every view, or raise as `check_features` does."""
     counts = []
+    size = 0
     for v, view in enumerate(spec):
         dims = spec.layout.dims(v)
         kernel = _kernel(spec, view, spec.n_components if dims is None else len(dims), 0)
         counts.append(2 * kernel.n_mixtures * spec.n_frequencies)
+        size += 8 * counts[-1] ** 2 * (_MATRICES if view.conjugate else _LOCAL_MATRICES)
+    what = f"the matrices of {max(counts):,} features by as many"
+    Memory().check(size, what, "lower n_frequencies or n_mixtures")
     return counts
 
 

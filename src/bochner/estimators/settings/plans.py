@@ -20,7 +20,7 @@ from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.estimators.settings import view_options
 from bochner.estimators.settings.likelihoods import with_fixed_noise
 from bochner.estimators.settings.parameters import Parameters
-from bochner.fitting.plan import COLUMN_BUDGET, Plan, Start, check_features, features_of
+from bochner.fitting.plan import COLUMN_BUDGET, Plan, Start, n_features_of
 from bochner.initialization.embeddings import (
     ALL_STARTS,
     N_NARROW,
@@ -149,7 +149,7 @@ def make(
     n_rows = processes.total(data.X.shape[0])
     spec = _spec(estimator, data, kernels, likelihoods or {}, n_rows)
     spec = replace(spec, groups=groups)
-    check_features(spec)
+    counts = n_features_of(spec)
     _warn_of_rank((n_rows, data.X.shape[1]), spec.n_components)
     starts = starts_of(estimator, spec.layout, n_rows)
     _warn_of_far(starts)
@@ -159,7 +159,9 @@ def make(
         spec=spec,
         starts=starts,
         margin=_margin(spec, data) if chosen and estimator.n_init == "auto" else math.inf,
-        training=_training(estimator, _rates(spec, data, some or n_rows)),
+        training=_training(
+            estimator, _rates(spec, _draws_columns(spec, data, counts, some or n_rows))
+        ),
         seed=seed,
         dtype=_dtype(estimator.dtype, data, likelihoods or {}, processes),
         device=device_named(estimator.device),
@@ -238,10 +240,10 @@ def _margin(spec: ModelSpec, data: Views) -> float:
     return (EVERY if small else MARGIN) if spec.conjugate else 0.0
 
 
-def _rates(spec: ModelSpec, data: Views, n_rows: int) -> Options:
-    """Return the learning rates of a model that is trained on so many rows."""
+def _rates(spec: ModelSpec, draws_columns: bool) -> Options:
+    """Return the learning rates of a model."""
     decided = _decided(view.kernel for view in spec)
-    if not spec.conjugate and (decided or _draws_columns(spec, data, n_rows)):
+    if not spec.conjugate and (decided or draws_columns):
         return SMALL_RATES
     if decided or spec.n_components > RACED_DIMENSIONS:
         return CAREFUL_RATES
@@ -249,14 +251,13 @@ def _rates(spec: ModelSpec, data: Views, n_rows: int) -> Options:
     return MIXED_RATES if mixed else RATES
 
 
-def _draws_columns(spec: ModelSpec, data: Views, n_rows: int) -> bool:
-    """Return whether a step takes some of a non-conjugate view's columns."""
-    for view, n_features in zip(spec, features_of(spec), strict=True):
-        size = len(data.columns[view.name])
-        taken = column_batch(n_rows, size, n_features, COLUMN_BUDGET)
-        if not view.conjugate and taken < size:
-            return True
-    return False
+def _draws_columns(spec: ModelSpec, data: Views, counts: Sequence[int], n_rows: int) -> bool:
+    """Return whether a step over so many rows takes some of a non-conjugate view's columns."""
+    sizes = [len(data.columns[view.name]) for view in spec]
+    return any(
+        not view.conjugate and column_batch(n_rows, size, count, COLUMN_BUDGET) < size
+        for view, size, count in zip(spec, sizes, counts, strict=True)
+    )
 
 
 def _training(estimator: Parameters, rates: Options) -> Options:
