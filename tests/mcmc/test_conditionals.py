@@ -16,7 +16,11 @@ from scipy.special import digamma, logsumexp
 from bochner.features.fourier import fourier_features
 from bochner.kernels.base import Frequencies
 from bochner.mcmc.conditionals import latents, mixture
-from bochner.mcmc.conditionals.frequencies import WeightsIntegrated
+from bochner.mcmc.conditionals.frequencies import (
+    GivenOtherWeights,
+    WeightsIntegrated,
+    elliptical_slice,
+)
 from bochner.mcmc.conditionals.gaussian import GaussianView
 from bochner.mcmc.conditionals.logistic import BinomialView, NegativeBinomialView, draw_tables
 from bochner.mcmc.conditionals.mixture import NormalInverseWishart, Scatter
@@ -427,3 +431,21 @@ def test_rows_of_a_gaussian_view_are_worth_what_their_densities_say(holes):
     ]
     ours = [view.row_objective(state, at, rows) for at in x]
     np.testing.assert_allclose(ours[1] - ours[0], whole[1] - whole[0], rtol=1e-10)
+
+
+def test_a_frequency_stays_where_no_angle_is_accepted():
+    """An empty batch was looked at when the angles had come to an end."""
+    rng = np.random.default_rng(0)
+    x, Y = rng.standard_normal((5, 2)), rng.standard_normal((5, 3))
+    form = GaussianForm(Y, np.ones_like(Y))
+    points, amplitude = rng.standard_normal((3, 2)), np.full(3, 0.5)
+    weights = np.zeros((6, 3))
+    regression = GivenOtherWeights(x, amplitude, weights, np.zeros_like(Y), form, rng)
+    likelihoods = regression.without(0, points[0])
+
+    def unknown(proposed):
+        return [replace(value, log_marginal=np.nan) for value in likelihoods(proposed)]
+
+    point, value, _ = elliptical_slice(points[0], np.zeros(2), np.eye(2), unknown, rng)
+    np.testing.assert_array_equal(point, points[0])
+    assert np.isnan(value.log_marginal)

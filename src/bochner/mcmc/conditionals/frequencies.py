@@ -99,13 +99,14 @@ def elliptical_slice(
     tried = list(islice(angles, _TOGETHER - 1))
     here, *values = likelihoods(at([0.0, *tried]))
     level = here.log_marginal - rng.standard_exponential()
-    while tried:
+    while True:
         for angle, value in zip(tried, values, strict=True):
             if value.log_marginal >= level:
                 return at([angle])[0], value, True
         tried = list(islice(angles, _TOGETHER))
+        if not tried:
+            return point, here, True
         values = list(likelihoods(at(tried)))
-    return point, here, True
 
 
 KERNELS: dict[str, FrequencyKernel] = {"slice": elliptical_slice, "metropolis": metropolis}
