@@ -12,7 +12,7 @@ from bochner.errors import InputError
 from bochner.io import on_disk
 from bochner.io.parquet.parts import parquet_parts
 from bochner.io.readers import read
-from bochner.io.request import Request
+from bochner.io.request import Request, selection_of
 
 arrow = pytest.importorskip("pyarrow")
 pandas = pytest.importorskip("pandas")
@@ -250,3 +250,33 @@ def test_rows_of_a_file_that_is_written_again_are_read_from_it_anew(X, tmp_path)
     source = bo.open_rows(path)
     write(path, X + 1)
     np.testing.assert_array_equal(source.whole(), X + 1)
+
+
+@pytest.mark.parametrize("many", [0, 2**22], ids=["large", "small"])
+@pytest.mark.parametrize("stored", [True, False], ids=["index", "first column"])
+def test_names_of_rows_can_be_left_out(many, stored, tmp_path, monkeypatch):
+    monkeypatch.setattr(on_disk, "MANY", many)
+    frame = pandas.DataFrame({"cell": ["a", "b", "b"], "x": [1.0, 2.0, 3.0], "y": [4, 5, 6]})
+    frame = frame.set_index("cell") if stored else frame
+    path = tmp_path / "x.parquet"
+    frame.to_parquet(path)
+
+    def opened(**choice):
+        request = Request(
+            selection=selection_of(choice.get("columns"), choice.get("drop", ()))
+        )
+        return on_disk.open_table(path, request) or read(path, **choice)
+
+    match = r"'b' more than once\. Rename .*; if 'cell' names none, add --drop cell"
+    with pytest.raises(InputError, match=match):
+        opened()
+    for choice in ({"drop": ["cell"]}, {"columns": ["x", "y"]}):
+        table = opened(**choice)
+        assert table.row_names is None
+        assert table.column_names == ["x", "y"]
+    frame = frame.reset_index()
+    frame["cell"] = ["a", None, "b"]
+    frame.to_parquet(path, index=False)
+    with pytest.raises(InputError, match=r"null in row 1 of .*add --drop cell"):
+        opened()
+    assert opened(drop=["cell"]).row_names is None

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import bochner as bo
 from bochner.cli.main import app
 from bochner.errors import InputError
+from bochner.io.readers import read
 
 
 @pytest.fixture
@@ -166,5 +167,25 @@ def test_sparse_matrices_of_files_damaged_and_backed(tmp_path):
     with h5py.File(path, "r+") as file:
         file["X/indices"][3] = 99
     # written out it would be beyond the block
-    with pytest.raises(InputError, match=r"of 4 columns, got column 99\. The file is damaged"):
+    with pytest.raises(InputError, match=r"of 20 × 4, got entries outside it in .*x\.h5ad"):
         bo.open_rows(path).read(0, 20)
+
+
+@pytest.mark.parametrize("by", [sp.csr_matrix, sp.csc_matrix])
+@pytest.mark.parametrize(
+    ("part", "value"), [("indices", 2**30), ("indptr", 2**30), ("indptr", -5)]
+)
+def test_places_of_damaged_sparse_matrices_are_looked_at(by, part, value, tmp_path):
+    anndata = pytest.importorskip("anndata")
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "x.h5ad"
+    X = by(np.random.default_rng(0).poisson(1.0, (20, 4)).astype(float))
+    anndata.AnnData(X).write_h5ad(path)
+    with h5py.File(path, "r+") as file:
+        file[f"X/{part}"][3] = value
+    # the library wrote such entries beyond its result: the process ended
+    for columns in (None, ["0", "2"]):
+        with pytest.raises(
+            InputError, match=r"of 20 × 4, got entries outside it in .*x\.h5ad"
+        ):
+            read(path, columns=columns)

@@ -19,7 +19,7 @@ from bochner.errors import InputError, message
 from bochner.extras import require
 from bochner.io.join import check_unique, join
 from bochner.io.request import Request
-from bochner.io.table import Table, as_matrix, dense, unreadable
+from bochner.io.table import Table, as_matrix, check_places, dense, unreadable
 from bochner.memory import Memory
 
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ def from_anndata(
             raise InputError(message(f"{place}.X", "none", do))
         columns = [str(name) for name in adata.var_names]
     matrix = _in_memory(matrix)
+    check_places(matrix, place)
     if mask_var is not None:
         mask = mask_of(adata.var, adata.n_vars, mask_var, place)
         matrix = matrix[:, mask]
@@ -200,6 +201,9 @@ def read_h5ad(path: Path, request: Request | None = None) -> Table:
     kept = request.selection.kept([str(name) for name in adata.var_names])
     if len(kept) < adata.n_vars:
         request.selection.check(str(path))
+        # before columns are cut
+        for matrix in (adata.X, *adata.layers.values()):
+            check_places(matrix, path.name)
         adata = adata[:, kept]
     return from_anndata(adata, request.layer, request.mask_var, place=path.name)
 

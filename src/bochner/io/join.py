@@ -50,11 +50,11 @@ def join(tables: Mapping[str, Table], place: str, order: Sequence[str] | None = 
     return Table(X, row_names, _column_names(tables), views, labels, index_name)
 
 
-def check_unique(names: Sequence[str], what: str, place: str) -> None:
-    """Refuse names that occur twice, and list them."""
+def check_unique(names: Sequence[str], what: str, place: str, more: str = "") -> None:
+    """Refuse names that occur twice, and list them; `more` follows what is to be done."""
     twice = [repr(name) for name, count in Counter(names).items() if count > 1]
     if twice:
-        do = f"rename or drop one of the {what}s"
+        do = f"rename or drop one of the {what}s{more}"
         raise InputError(
             message(
                 f"{what} names that differ in {place}", f"{listing(twice)} more than once", do

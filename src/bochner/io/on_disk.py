@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,20 +13,19 @@ from bochner.data.row_sources import IntArray, RowSource
 from bochner.errors import InputError, message
 from bochner.extras import require
 from bochner.io.annotated import check_survives, mask_of
-from bochner.io.csv.headers import distinct_whole, is_key_name
 from bochner.io.csv.source import open_csv
 from bochner.io.extensions import extension_of, in_zarr
 from bochner.io.join import check_unique
-from bochner.io.parquet.columns import data_columns, is_nameless, name_columns, schema_of
+from bochner.io.parquet.columns import schema_of
 from bochner.io.parquet.parts import parquet_parts
-from bochner.io.parquet.read import check_names
+from bochner.io.parquet.read import Chosen
 from bochner.io.parquet.source import ParquetSource
 from bochner.io.request import Request, Selection
 from bochner.io.stored import labels, matrix_rows, open_rows, zarr_labels, zarr_matrix
 from bochner.io.table import Table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 # Numbers of a table that is not small.
 MANY = 2**22
@@ -93,7 +91,7 @@ def open_table(path: Path, request: Request) -> StoredTable | None:
     if in_zarr(path) and path.is_dir():
         return open_zarr(path, request)
     if files := parquet_parts(path):
-        return _parquet(files, request)
+        return _parquet(path, files, request)
     is_annotated = kind == ".h5ad" and path.is_file()
     return _annotated(path, request) if is_annotated else None
 
@@ -162,54 +160,16 @@ def _is_large(shape: tuple[int, int]) -> bool:
     return shape[0] * shape[1] > MANY
 
 
-def _parquet(files: Sequence[Path], request: Request) -> StoredTable | None:
+def _parquet(place: Path, files: Sequence[Path], request: Request) -> StoredTable | None:
     parquet = require("pyarrow.parquet", "reads parquet files")
     schema = schema_of(files[0])
     n_rows = sum(parquet.read_metadata(path).num_rows for path in files)
     layered = request.layer is not None or request.mask_var is not None
     if layered or not _is_large((n_rows, len(schema.names))):
         return None
-    index = name_columns(schema) if request.index is None else [request.index]
-    if not set(index) <= set(schema.names):
-        return None  # refused by who reads it whole
-    columns = [name for name in data_columns(schema) if name not in index]
-    names = _names(parquet, files, index) if index else None
-    if not index and len(columns) > 1 and _may_name(schema.field(columns[0])):
-        first = columns[:1]
-        row_names = _names(parquet, files, first)
-        if str(schema.field(first[0]).type) in _TEXT or distinct_whole(row_names):
-            index = first
-            columns = columns[1:]
-            names = row_names
-    if names is not None:
-        check_unique(names, "row", str(files[0]))
-    kept = [columns[j] for j in request.selection.kept(columns)]
-    request.selection.check(str(files[0]))
-    named = "" if len(index) != 1 or is_nameless(index[0]) else index[0]
-    return StoredTable.of(ParquetSource(files, kept), names, named)
-
-
-_TEXT = ("string", "large_string")
-
-
-def _may_name(field: pa.Field) -> bool:
-    kind = str(field.type)
-    whole = kind.startswith(("int", "uint"))
-    return kind in _TEXT or (whole and is_key_name(str(field.name)))
-
-
-def _names(parquet: ModuleType, files: Sequence[Path], columns: Sequence[str]) -> list[str]:
-    """Return the names of the rows: those of one column, or of levels as pandas writes them."""
-    names: list[str] = []
-    for path in files:
-        table = parquet.read_table(path, columns=list(columns))
-        levels = [table.column(name).to_pylist() for name in columns]
-        if len(levels) > 1:
-            names += map(str, zip(*levels, strict=True))
-            continue
-        check_names(np.array([name is None for name in levels[0]], dtype=bool), str(path))
-        names += map(str, levels[0])
-    return names
+    chosen = Chosen.of(place, files, request)
+    rows = ParquetSource(files, chosen.columns)
+    return StoredTable.of(rows, chosen.row_names, chosen.index_name)
 
 
 def _annotated(path: Path, request: Request) -> StoredTable | None:

@@ -22,7 +22,7 @@ from bochner.io.outputs import exists
 from bochner.io.parquet.columns import schema_of
 from bochner.io.parquet.parts import parts_of
 from bochner.io.parquet.source import ParquetSource
-from bochner.io.table import dense, unreadable
+from bochner.io.table import check_places, dense, places_outside, unreadable
 
 if TYPE_CHECKING:
     import zarr
@@ -226,7 +226,7 @@ def matrix_rows(
         return rows if index is None else SomeColumns(rows, index, columns)
     encoding = _encoding(matrix)
     if encoding.startswith("csr"):
-        return SparseRows(matrix, columns, index)
+        return SparseRows(matrix, str(path), columns, index)
     if encoding.startswith("csc"):
         got = f"{encoding} in {path}"
         do = "write it compressed by rows: X.tocsr()"
@@ -249,6 +249,8 @@ class SparseRows(RowSource):
     ----------
     group : group of HDF5 or zarr
         With ``data``, ``indices``, ``indptr`` and the attribute ``shape``, as anndata writes it.
+    place : str
+        Of the matrix, for messages.
     columns : list of str, optional
         Names.
     index : ndarray of int, shape (n_columns,), optional
@@ -256,9 +258,14 @@ class SparseRows(RowSource):
     """
 
     def __init__(
-        self, group: Any, columns: list[str] | None = None, index: IntArray | None = None
+        self,
+        group: Any,
+        place: str,
+        columns: list[str] | None = None,
+        index: IntArray | None = None,
     ) -> None:
         self._group = group
+        self._place = place
         self._index = slice(None) if index is None else index
         self._shape = tuple(int(n) for n in group.attrs["shape"])
         self.n_rows = self._shape[0]
@@ -271,20 +278,17 @@ class SparseRows(RowSource):
         entries = slice(int(ends[0]), int(ends[-1]))
         values = self._group["data"][entries]
         places = self._group["indices"][entries]
-        width = self._shape[1]
-        outside = (places < 0) | (places >= width)
-        if outside.any():
-            # written out they would be beyond the block
-            got = f"column {int(places[outside][0])}"
-            do = "the file is damaged: write it again"
-            raise InputError(message(f"a sparse matrix of {width:,} columns", got, do))
-        parts = (values, places, ends - ends[0])
-        rows: Any = sp.csr_array(parts, shape=(stop - start, self._shape[1]))
+        shape = (stop - start, self._shape[1])
+        try:
+            rows: Any = sp.csr_array((values, places, ends - ends[0]), shape=shape)
+        except ValueError as error:
+            raise places_outside(shape, self._place, error) from error
+        check_places(rows, self._place)
         return rows[:, self._index].astype(self.dtype)
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Return the rows from ``start`` to before ``stop``."""
-        return dense(self._rows(start, stop), "the file", self.dtype)
+        return dense(self._rows(start, stop), self._place, self.dtype)
 
     def whole(self) -> Any:
         """Return all rows, sparse."""

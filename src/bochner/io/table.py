@@ -103,10 +103,11 @@ def dense(X: Any, place: str, dtype: Any = np.float64) -> NDArray[Any]:
     Raises
     ------
     InputError
-        The result would take more than `DENSE_LIMIT` bytes.
+        The result would take more than `DENSE_LIMIT` bytes, or entries stand outside the matrix.
     """
     if isinstance(X, np.ndarray):
         return X
+    check_places(X, place)
     size = int(X.shape[0]) * int(X.shape[1]) * np.dtype(dtype).itemsize
     if size > DENSE_LIMIT:
         got = f"{X.shape[0]:,} × {X.shape[1]:,} entries ({size / 2**30:.1f} GiB) in {place}"
@@ -123,3 +124,27 @@ def dense(X: Any, place: str, dtype: Any = np.float64) -> NDArray[Any]:
     for cut in chunks(X.shape[0], DENSE_ROWS):
         out[cut] = rows[cut].toarray()
     return out
+
+
+def check_places(X: Any, place: str) -> None:
+    """Refuse a sparse matrix whose entries stand outside it, as in damaged files: the library
+    writes them beyond the memory of its result.
+
+    Raises
+    ------
+    InputError
+    """
+    # of other formats the library looks itself
+    if not hasattr(X, "check_format"):
+        return
+    try:
+        X.check_format(full_check=True)
+    except ValueError as error:
+        raise places_outside(X.shape, place, error) from error
+
+
+def places_outside(shape: tuple[int, int], place: str, error: ValueError) -> InputError:
+    """Build the error for a sparse matrix whose entries stand outside its shape."""
+    got = f"entries outside it in {place} ({error})"
+    do = "the file is damaged: write it again"
+    return InputError(message(f"a sparse matrix of {shape[0]:,} × {shape[1]:,}", got, do))
