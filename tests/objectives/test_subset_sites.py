@@ -13,6 +13,7 @@ from bochner.likelihoods.likelihood import Gaussian
 from bochner.models import sites as module
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
 from bochner.models.sites import Sites
+from bochner.objectives import subset_sites
 from bochner.objectives.elbo import Evaluation, draw, elbo
 from bochner.objectives.subset_sites import Anchors, anchored_elbo
 from bochner.regression import nonconjugate as local
@@ -102,6 +103,19 @@ def test_anchors_lay_the_sites_of_the_other_rows(likelihood):
         < float(result)
         < float(limit) + 1e-3 * abs(float(limit))
     )
+
+
+@pytest.mark.parametrize("likelihood", [Bernoulli(), Poisson()])
+def test_means_that_are_not_solved_to_the_end_cost_little(likelihood, monkeypatch):
+    """Columns share two covariances, so that means are found by iteration."""
+    model, data, anchors = _model(likelihood, torch.arange(0, N, 2))
+    with torch.no_grad():
+        draws = _draws(model)
+        given = (model, model.latents.sample(draws.latents), data, anchors, draws)
+        result = float(anchored_elbo(*given))
+        monkeypatch.setattr(subset_sites, "LOST_PER_ENTRY", 0.0)
+        limit = float(anchored_elbo(*given))
+    assert limit - 3e-5 * N * M < result < limit + 1e-5 * N * M
 
 
 def test_holes_of_a_view_beside_the_counts_are_in_the_bound():

@@ -16,7 +16,11 @@ from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.memory import chunks
 from bochner.models.lvm import View
 from bochner.models.sites import Sites
-from bochner.objectives.subset_sites import anchored_weights, features_of
+from bochner.objectives.subset_sites import (
+    LOST_PER_ENTRY,
+    anchored_weights,
+    features_of,
+)
 from bochner.processes import ALONE, Processes
 from bochner.regression.evidence import CHUNK_ROWS
 from bochner.regression.observations import EncodedBlock
@@ -102,7 +106,7 @@ def condition_anchored(
     passes = SitePasses(block, latents, f, likelihood, sites, processes)
     weights = anchored_weights(view, anchors[0], f, anchors[1])
     for _ in range(_FEWER_SWEEPS):
-        weights = passes.stepped(weights, _SITE_TOLERANCE)
+        weights = passes.stepped(weights, LOST_PER_ENTRY)
     mean = torch.zeros(f.n_features, sites.n_columns, dtype=torch.float64)
     mean[:, passes.columns.cpu()] = weights.mean.double().cpu()
     return mean, weights.covariance.double().cpu()
