@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gzip
 import json
 import re
 from itertools import pairwise
@@ -83,13 +84,28 @@ def annotated(X, folder):
     return folder / "x.h5ad"
 
 
-@pytest.mark.parametrize("store", [npy, zarr_array, parquet_parts, annotated])
+def plain_text(X, folder):
+    (folder / "x.csv").write_text(text_of(X))
+    return folder / "x.csv"
+
+
+def packed_text(X, folder):
+    (folder / "x.csv.gz").write_bytes(gzip.compress(text_of(X).encode()))
+    return folder / "x.csv.gz"
+
+
+STORES = [npy, zarr_array, parquet_parts, annotated, plain_text, packed_text]
+
+
+@pytest.mark.parametrize("store", STORES)
 def test_a_fit_of_a_file_is_that_of_rows_in_memory(store, X, expected, tmp_path, monkeypatch):
     def whole(*_):
         raise AssertionError("the rows were read as a whole")
 
     path = store(X, tmp_path)
     monkeypatch.setattr("bochner.data.row_sources.RowSource.whole", whole)
+    monkeypatch.setattr("bochner.cli.fit.table_to_fit", whole)
+    assert replied("info", path, *SETTINGS[:-2])["read"] == "block by block"
     done = run(
         "fit", str(path), "--out", str(tmp_path / "run"), *SETTINGS, "--report", "--json"
     )
@@ -273,6 +289,7 @@ TEXTS = {
     "decimal": {"delimiter": ";", "decimal": ","},
     "windows": {"end": "\r\n"},
     "numbers": {"header": False},
+    "packed": {},
 }
 
 
@@ -285,9 +302,13 @@ def test_plain_text_is_read_part_by_part(kind, X, tmp_path, monkeypatch):
     holes = X.copy()
     holes[7, 2:4] = np.nan
     text = text_of(holes, **TEXTS[kind])
-    (tmp_path / "x.csv").write_bytes(
-        text.encode("utf-8-sig" if kind == "windows" else "utf-8")
-    )
+    path = tmp_path / ("x.csv.gz" if kind == "packed" else "x.csv")
+
+    def write(text):
+        content = text.encode("utf-8-sig" if kind == "windows" else "utf-8")
+        path.write_bytes(gzip.compress(content) if kind == "packed" else content)
+
+    write(text)
     beside = ("--decimal", ",") if kind == "decimal" else ()
     monkeypatch.setattr(row_sources, "_NUMBERS", 250)
     monkeypatch.setattr(apply, "PLACED_ROWS", 100)
@@ -296,7 +317,7 @@ def test_plain_text_is_read_part_by_part(kind, X, tmp_path, monkeypatch):
         monkeypatch.setattr(on_disk, "MANY", most)
         if not most:
             monkeypatch.setattr(apply, "read_rows", None)
-        words = (tmp_path / "m.bochner", tmp_path / "x.csv", *beside)
+        words = (tmp_path / "m.bochner", path, *beside)
         how = ("--max-rows", 50, "--n-draws", 20, "--seed", 0)
         replies.append(replied("calibrate", *words, *how))
         for command in ("transform", "impute"):
@@ -320,10 +341,18 @@ def test_plain_text_is_read_part_by_part(kind, X, tmp_path, monkeypatch):
     bad[290] = bad[290].rpartition(";" if kind == "decimal" else ",")[0] + (
         ";x" if kind == "decimal" else ",x"
     )
-    (tmp_path / "x.csv").write_text("\n".join(bad) + "\n")
+    write("\n".join(bad) + "\n")
     said = refused("transform", *words, "--out", tmp_path / "bad.csv")
     assert "line 291, cell" in said
     assert not (tmp_path / "bad.csv").exists()
+
+
+def test_what_a_fit_holds_is_said_before_it(X, tmp_path, monkeypatch):
+    path = plain_text(X, tmp_path)
+    said = replied("info", path, "--set", "n_frequencies=8")["read"]
+    assert said == "as a whole, because of a fit without landmarks"
+    monkeypatch.setattr(on_disk, "MANY", 2**22)
+    assert replied("info", packed_text(X, tmp_path))["read"] == "as a whole"
 
 
 @pytest.mark.parametrize("change", ["quoted", "uneven", "empty line", "words"])
@@ -419,6 +448,7 @@ def test_a_folder_of_parts_is_one_table_whatever_its_size(X, tmp_path, monkeypat
     large = replied("info", str(folder), *SETTINGS[:-2])
     monkeypatch.setattr(on_disk, "MANY", 2**22)
     small = replied("info", str(folder), *SETTINGS[:-2])
+    assert (large.pop("read"), small.pop("read")) == ("block by block", "as a whole")
     for reply in (large, small):
         reply.pop("estimate")
     assert large == small

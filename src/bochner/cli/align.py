@@ -26,7 +26,7 @@ from bochner.io.csv.source import PlainFile
 from bochner.io.csv.text import Lines
 from bochner.io.csv.write import unguarded
 from bochner.io.extensions import LAYERED, NAMED, extension_of, in_zarr
-from bochner.io.on_disk import StoredTable, open_text
+from bochner.io.on_disk import StoredTable
 from bochner.io.parquet.parts import parquet_parts
 from bochner.io.readers import read_source
 from bochner.io.request import Request
@@ -159,9 +159,7 @@ def open_rows_of(
     known = column_names(model)
     reading = reading.without(path, model._covariate_coding.names)
     table = None if known is None else reading.open(path, index, layer, known)
-    if table is None and not (layer or reading.mask_var):
-        request = reading.request(index, layer, known)
-        table = open_text(path, request, lambda: read_source(path, request))
+    table = table or reading.open_text(path, index, layer, known)
     if table is not None and known is None:
         _check_width(table.rows.n_columns, model, None)
         return table

@@ -15,7 +15,7 @@ from bochner.errors import InputError, message
 from bochner.io.columnar import write_columnar
 from bochner.io.csv.write import write_csv
 from bochner.io.extensions import NAMED, extension_of, in_zarr
-from bochner.io.on_disk import StoredTable, open_table
+from bochner.io.on_disk import StoredTable, open_table, open_text
 from bochner.io.outputs import replacing
 from bochner.io.readers import read_source
 from bochner.io.request import KnownColumns, Request, selection_of
@@ -118,6 +118,19 @@ class Reading:
     ) -> StoredTable | None:
         """Open data that are read block by block; see `bochner.io.on_disk.open_table`."""
         return open_table(path, self.request(index, layer, known))
+
+    def open_text(
+        self,
+        path: Path,
+        index: str | None,
+        layer: Sequence[str],
+        known: Sequence[str] | None = None,
+    ) -> StoredTable | None:
+        """Open text that is read block by block; see `bochner.io.on_disk.open_text`."""
+        if layer or self.mask_var:
+            return None
+        request = self.request(index, layer, known)
+        return open_text(path, request, lambda: read_source(path, request))
 
     def request(
         self,

@@ -78,10 +78,12 @@ class FitOptions:
         reading = self.reading.without(
             self.data, [*self.batch, *self.covariates, self.size_factors]
         )
-        stored = None if auto else reading.open(self.data, self.index, self.layer, known)
-        if stored is not None:
-            return stored
-        table = table_to_fit(self.data, self.index, self.layer, reading, known, auto)
+        asked = (self.data, self.index, self.layer)
+        if not auto:
+            stored = reading.open(*asked, known) or reading.open_text(*asked, known)
+            if stored is not None:
+                return stored
+        table = table_to_fit(*asked, reading, known, auto)
         # here, where rows have names; a fit looks again
         check_shared_rows(table.X, table.views or {}, table.row_names)
         return table

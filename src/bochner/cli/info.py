@@ -39,7 +39,16 @@ def describe(options: FitOptions) -> dict[str, object]:
             check_extension(path)
     table = options.read()
     estimator = estimator_of(options, table)
-    return {**describe_data(table), "estimate": _estimate(estimator, table)}
+    read = {"read": how_read(estimator, table)}
+    return {**describe_data(table), **read, "estimate": _estimate(estimator, table)}
+
+
+def how_read(estimator: LatentVariableEstimator, table: Table) -> str:
+    """Say whether a fit holds the rows, and why where it need not be."""
+    if not isinstance(table, StoredTable):
+        return "as a whole"
+    reason = estimator._held_because(table.rows, reset=True)
+    return f"as a whole, because of {reason}" if reason else "block by block"
 
 
 def _estimate(estimator: LatentVariableEstimator, table: Table) -> dict[str, object]:

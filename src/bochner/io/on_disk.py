@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bochner.data.row_sources import IntArray, RowSource
+from bochner.data.stored import unpacked
 from bochner.errors import InputError, message
 from bochner.extras import require
 from bochner.io.annotated import check_survives, mask_of
@@ -23,6 +24,7 @@ from bochner.io.parquet.source import ParquetSource
 from bochner.io.request import Request, Selection
 from bochner.io.stored import labels, matrix_rows, open_rows, zarr_labels, zarr_matrix
 from bochner.io.table import Table
+from bochner.memory import EXPANSION
 
 if TYPE_CHECKING:
     pass
@@ -106,15 +108,20 @@ def open_text(path: Path, request: Request, whole: Callable[[], object]) -> Stor
     whole : callable
         Reads all of the file, and says where a cell is no number.
     """
-    text = extension_of(path) in (".csv", ".tsv") and path.is_file()
-    # a number takes two characters
-    if not text or path.stat().st_size <= 2 * MANY:
+    kind = extension_of(path)
+    if not kind.startswith((".csv", ".tsv")) or not path.is_file():
+        return None
+    # a number takes two characters, compressed ones few bits
+    most = path.stat().st_size * (EXPANSION if kind.endswith(".gz") else 1)
+    if most <= 2 * MANY:
         return None
     opened = open_csv(path, request, whole)
     if opened is None or not _is_large(opened[0].shape):
         return None
     request.selection.check(str(path))
-    return StoredTable.of(*opened)
+    source, *names = opened
+    # numbers are read from their cells once
+    return StoredTable.of(unpacked(source), *names)
 
 
 def _array(path: Path, request: Request) -> StoredTable | None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import os
+import tempfile
+import zlib
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +22,7 @@ from bochner.io.csv.files import Columns, has_header
 from bochner.io.csv.headers import pointed
 from bochner.io.csv.text import Lines, PlainLines, sample
 from bochner.io.request import Request
+from bochner.memory import Memory
 
 # Bytes that hold the lines by which separator and header are told.
 _BEGINNING = 2**20
@@ -26,6 +32,65 @@ _NOT_UTF_8 = (b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b")
 _UTF_8_MARK = b"\xef\xbb\xbf"
 
 
+class Opener(Protocol):
+    """Bytes that are read several times."""
+
+    def open(self) -> IO[bytes]:
+        """Return them, from the beginning."""
+
+
+class Inflated:
+    """What a file becomes when it is decompressed, in a temporary one without a name: it is gone
+    with the process, however that ends.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    @classmethod
+    def of(cls, path: Path, memory: Memory) -> Inflated | None:
+        """Decompress a file block by block; None: it is damaged, or the disk has no room.
+
+        Raises
+        ------
+        InputError
+            It becomes larger than a compressed table does.
+        """
+        most = memory.expanded(path.stat().st_size)
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with its owner
+        try:
+            with gzip.open(path) as packed:
+                while block := packed.read(_BEGINNING):
+                    file.write(block)
+                    if file.tell() > most:
+                        raise memory.too_large(str(path), most)
+            file.flush()
+        except (OSError, EOFError, zlib.error):
+            return None
+        return cls(file)
+
+    def open(self) -> IO[bytes]:
+        """Return the bytes, from the beginning."""
+        file = os.fdopen(os.dup(self._file.fileno()), "rb")
+        file.seek(0)
+        return file
+
+
+def _opener(path: Path, memory: Memory) -> Opener | None:
+    return Inflated.of(path, memory) if path.suffix.lower() == ".gz" else _Named(path)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A file with a name."""
+
+    path: Path
+
+    def open(self) -> IO[bytes]:
+        """Return its bytes."""
+        return self.path.open("rb")
+
+
 @dataclass(frozen=True)
 class PlainFile:
     """Where the rows of a plain csv file stand: every line is one, all have as many cells.
@@ -33,6 +98,8 @@ class PlainFile:
     Attributes
     ----------
     path : Path
+        For messages.
+    content : Opener
     delimiter, decimal : str
     first : list of str
         Cells of the first line.
@@ -45,6 +112,7 @@ class PlainFile:
     """
 
     path: Path
+    content: Opener
     delimiter: str
     decimal: str
     first: list[str]
@@ -63,20 +131,23 @@ class PlainFile:
         is_header : callable
             Cells of the first lines -> whether the first one names the columns.
         """
-        with path.open("rb") as file:
+        content = _opener(path, request.memory)
+        if content is None:
+            return None
+        with content.open() as file:
             beginning = file.read(_BEGINNING)
         if beginning.startswith(_NOT_UTF_8) or b"\n" not in beginning:
             return None
         try:
             text = beginning[: beginning.rindex(b"\n") + 1].decode("utf-8-sig")
             delimiter, cells = sample(path, text)
-            found = _starts(path, delimiter.encode())
+            found = _starts(content, delimiter.encode())
         except UnicodeError:
             return None
         if found is None or not cells:
             return None
         skip = 1 if is_header(cells) else 0
-        return cls(path, delimiter, request.decimal, cells[0], skip, *found)
+        return cls(path, content, delimiter, request.decimal, cells[0], skip, *found)
 
     @property
     def n_rows(self) -> int:
@@ -91,12 +162,12 @@ class PlainFile:
         InputError
             The file has another size than before.
         """
-        size = self.path.stat().st_size
-        if size != self.starts[-1]:
-            raise changed(f"{size:,} bytes in {self.path}, which had {self.starts[-1]:,}")
         lines = slice(start + self.skip, stop + self.skip)
         begin, end = int(self.starts[lines.start]), int(self.starts[lines.stop])
-        with self.path.open("rb") as file:
+        with self.content.open() as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != self.starts[-1]:
+                raise changed(f"{size:,} bytes in {self.path}, which had {self.starts[-1]:,}")
             above = file.read(int(self.starts[self.skip]))
             file.seek(begin)
             return (above + file.read(end - begin)).decode("utf-8-sig")
@@ -125,14 +196,14 @@ class PlainFile:
 _IsHeader = Callable[[list[list[str]]], bool]
 
 
-def _starts(path: Path, delimiter: bytes) -> tuple[NDArray[np.int64], list[str]] | None:
+def _starts(content: Opener, delimiter: bytes) -> tuple[NDArray[np.int64], list[str]] | None:
     """Return where lines begin, and their first cells; None: a line is not plain."""
     starts = array("q", [0])
     keys = []
     separators = -1
     place = 0
     nothing = delimiter + b" \r\n"
-    with path.open("rb") as file:
+    with content.open() as file:
         for line in file:
             place += len(line)
             plain = line.removeprefix(_UTF_8_MARK) if len(starts) == 1 else line
