@@ -119,9 +119,9 @@ def open_text(path: Path, request: Request, whole: Callable[[], object]) -> Stor
     if opened is None or not _is_large(opened[0].shape):
         return None
     request.selection.check(str(path))
-    source, *names = opened
+    source, row_names, index_name = opened
     # numbers are read from their cells once
-    return StoredTable.of(unpacked(source), *names)
+    return StoredTable.of(unpacked(source), row_names, index_name)
 
 
 def _array(path: Path, request: Request) -> StoredTable | None:
