@@ -63,10 +63,11 @@ LAYERS: dict[str, str] = {
         latent_inference.fixed_order latent_inference.entry_terms latent_inference.row_bound
         latent_inference.candidate_table
         latent_inference.polynomials latent_inference.cells latent_inference.modes
-        latent_inference.many_rows latent_inference.infer latent_inference.predictive_modes
+        latent_inference.many_rows latent_inference.infer latent_inference.mixtures
+        latent_inference.predictive_modes
         latent_inference.grid latent_inference
         prediction.entry_statistics prediction.calibration prediction.decoding
-        prediction.row_posterior prediction.completion prediction.proposals
+        prediction.turned_rows prediction.row_posterior prediction.completion prediction.proposals
         prediction.row_batch prediction.row_density prediction.density prediction.latent_calibration
         prediction.diagnostics prediction.tempering prediction fitting.plan fitting.placed_rows
         fitting.row_passes fitting.landmarks

@@ -13,12 +13,11 @@ from bochner.latent_inference.entry_terms import (
     QuadraticEntries,
 )
 from bochner.latent_inference.infer import place
+from bochner.latent_inference.mixtures import Modes, joined
 from bochner.latent_inference.modes import Limits, climb
 from bochner.latent_inference.predictive_modes import (
-    Modes,
     climbed,
     combinations,
-    joined,
     laplace_modes,
     predictive_target,
 )

@@ -5,8 +5,8 @@ import torch
 
 from bochner.latent_inference.grid import OnGrid, grid_points, resolved
 from bochner.latent_inference.infer import place
+from bochner.latent_inference.mixtures import Modes
 from bochner.latent_inference.modes import Placement
-from bochner.latent_inference.predictive_modes import Modes
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.poisson import Poisson
 from bochner.prediction import latent_calibration

@@ -9,7 +9,7 @@ import torch
 import bochner as bo
 from bochner.latent_inference.predictive_modes import predictive_target
 from bochner.prediction import row_posterior
-from bochner.prediction.row_posterior import TurnedPosterior, turned
+from bochner.prediction.turned_rows import TurnedPosterior, turned
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 SETTINGS = {"n_frequencies": 8, "n_mixtures": 1, "init": "pca", "max_iter": 40}

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bochner.latent_inference.mixtures import like_normal
 from bochner.latent_inference.modes import Placement
-from bochner.latent_inference.predictive_modes import like_normal
 
 # The grid's end and the distance of its points.
 _END = 5.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bochner.latent_inference.predictive_modes import Modes
+from bochner.latent_inference.mixtures import Modes
 from bochner.linalg import cholesky
 
 # Shares in a proposal: of the prior, of a cloud, of the moments of earlier samples.

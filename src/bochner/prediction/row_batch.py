@@ -13,13 +13,12 @@ from torch import Tensor
 from bochner import random
 from bochner.features.fourier import alike, with_covariates
 from bochner.latent_inference.infer import MANY_DIMENSIONS, best_apart, place
+from bochner.latent_inference.mixtures import Modes, joined
 from bochner.latent_inference.modes import Placement
 from bochner.latent_inference.predictive_modes import (
     CACHED_NUMBERS,
-    Modes,
     climbed,
     combinations,
-    joined,
     peaked,
     points_around,
     table,

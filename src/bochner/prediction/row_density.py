@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from bochner.features.fourier import columns_beside
-from bochner.latent_inference.predictive_modes import merged, peaked
+from bochner.latent_inference.mixtures import merged
+from bochner.latent_inference.predictive_modes import peaked
 from bochner.likelihoods.likelihood import Offsets
 from bochner.prediction.proposals import Proposal
 from bochner.prediction.row_batch import Batch, row_keys
