@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 import bochner as bo
 from bochner.errors import InputError
@@ -37,6 +38,23 @@ def test_limits_go_alone_and_beside_standard_deviations(fitted):
     np.testing.assert_array_equal(same, Z)
     np.testing.assert_array_equal(std, model.transform(X, return_std=True)[1])
     np.testing.assert_array_equal(limits, [low, high])
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "poisson"])
+@pytest.mark.parametrize("dim", [1, 2])
+def test_rows_of_real_data_lie_within_their_limits(kind, dim):
+    """The predictive density prefers places where weights are uncertain for rows that fit nowhere:
+    ten of 60 complete Gaussian rows in two dimensions lay outside of their 90 % limits.
+    """
+    X = load_digits().data[:460]
+    settings = {"init": "pca", "n_frequencies": 20, "max_iter": 40, "random_state": 100}
+    model = bo.NGMVLVM(dim, likelihood=kind, **settings).fit(X[:400])
+    rows = X[400:]
+    half = np.where(np.arange(64) < 32, rows, np.nan)
+    for some in (rows, half):
+        Z, low, high = model.transform(some, interval=0.9)
+        outside = ((low > Z) | (high < Z)).any(axis=1)
+        assert outside.mean() < 0.02
 
 
 def test_intervals_that_hold_more_are_wider(fitted):

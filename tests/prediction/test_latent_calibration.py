@@ -5,7 +5,7 @@ import torch
 
 from bochner.latent_inference.grid import OnGrid, grid_points, resolved
 from bochner.latent_inference.infer import place
-from bochner.latent_inference.mixtures import Modes
+from bochner.latent_inference.mixtures import Modes, reaching
 from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.poisson import Poisson
@@ -122,11 +122,55 @@ def test_limits_of_one_latent_are_quantiles_where_rows_say_little():
     placement = place([view], x, [y])
     grid = torch.linspace(-6, 6, 1201, dtype=torch.float64)[:, None]
     limits = latent_interval([view], x, placement, [y], [None], 0.8, 0.8)
+    n_inside = 0
     for i, row in enumerate(view.encode(y)):
         joint = log_likelihood([view], grid, [row.expand(len(grid), -1)], [None])
         share = (joint - 0.5 * grid.square().sum(1)).softmax(0)
+        # the others' limits reach their places
+        if not 0.1 < float(share[grid[:, 0] < placement.mean[i]].sum()) < 0.9:
+            continue
+        n_inside += 1
         for limit, wanted in zip(limits, (0.1, 0.9), strict=True):
             assert abs(float(share[grid[:, 0] < limit[i]].sum()) - wanted) < 0.02
+    assert n_inside > 25
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_limits_reach_places_that_the_predictive_density_rules_out(dim, level):
+    """Of one latent 11 of 40 places lay outside of their 80 % limits."""
+    view, x = half_seen_view(Poisson(), dim)
+    if dim == 1:
+        view, x = count_view(NegativeBinomial(1.0), 4, 0.5, 2.0, key="std skewed")
+    _, y = drawn_rows(view, dim, 40)
+    placement = place([view], x, [y])
+    low, high = latent_interval([view], x, placement, [y], [None], level, level)
+    assert bool(((low < placement.mean) & (placement.mean < high)).all())
+
+
+def _at(centre, variance):
+    """A place of one row, in one dimension."""
+    where = torch.full((1, 1, 1), centre, dtype=torch.float64)
+    covariance = torch.full((1, 1, 1, 1), variance, dtype=torch.float64)
+    return Placement(where, covariance, torch.ones(1, 1).double(), torch.zeros(1, 0))
+
+
+@pytest.mark.parametrize("on_grid", [False, True])
+def test_a_place_that_is_ruled_out_counts_for_half(on_grid):
+    if on_grid:
+        points = grid_points()[:, 0]
+        posterior = OnGrid.of((-0.5 * ((points - 1.0) / 0.2).square()).softmax(0)[None])
+    else:
+        mode = (torch.ones(1, 1, 1), torch.full((1, 1, 1, 1), 0.04), torch.zeros(1, 1))
+        posterior = Modes(*(part.double() for part in mode))
+    both = reaching(posterior, _at(-2.0, 0.09))
+    for x, wanted in ((-2.0, 0.25), (-2.3, 0.5 * 0.158655), (0.0, 0.5), (1.2, 0.920672)):
+        below = both.distribution(torch.full((1, 1), x, dtype=torch.float64))
+        assert float(below) == pytest.approx(wanted, abs=5e-3)
+    # a tenth beyond it is enough, and less changes little by little
+    assert reaching(posterior, _at(0.75, 0.09)) is posterior
+    nearly = reaching(posterior, _at(0.74, 0.09)).distribution(torch.zeros(1, 1).double())
+    assert float(nearly) == pytest.approx(0.0, abs=5e-3)
 
 
 @pytest.mark.parametrize("noise", [1e-2, 1e-3])

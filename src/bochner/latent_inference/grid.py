@@ -116,6 +116,14 @@ class OnGrid:
         start = self.below.gather(1, lower)
         return start + (at - lower) * (self.below.gather(1, lower + 1) - start)
 
+    def with_place(self, placement: Placement, shares: Tensor) -> OnGrid:
+        """Return posteriors in which a normal distribution about every row's place has this share,
+        (n,).
+        """
+        std = placement.covariances[:, 0, :, 0].sqrt()
+        at = -0.5 * ((grid_points()[:, 0] - placement.mean) / std).square()
+        return self.of(self.below.diff(dim=1).lerp(at.softmax(1), shares[:, None]))
+
     def quantile(self, share: float) -> Tensor:
         """Return where there is so much below, (n, 1)."""
         cells = self.below.shape[1] - 1

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
 
+from bochner.latent_inference.modes import Placement
 from bochner.linalg import cholesky
 
 # Share of a mode beside which others do not count.
@@ -22,8 +24,43 @@ _FAR = 9.0
 # halvings of a bracket that finds them.
 _LEVELS = ((0.5, 0.6744897501960817), (0.95, 1.959963984540054))
 _HALVINGS = 10
+# Share beyond a place from which it counts as inside: of intervals that hold 80 %.
+_REACHED = 0.1
+# What counts about a place beyond which there is nothing.
+_DOUBT = 0.5
 # Squared distance, in posterior standard deviations, of two climbs that found the same mode.
 _SAME = 0.01
+
+
+class Posterior(Protocol):
+    """What is known of where rows lie."""
+
+    def distribution(self, x: Tensor) -> Tensor:
+        """Return the distribution function in every dimension, (n, D) -> (n, D)."""
+
+    def with_place(self, placement: Placement, shares: Tensor) -> Self:
+        """Return a posterior in which a normal distribution about every row's place has this share,
+        (n,).
+        """
+
+
+P = TypeVar("P", bound=Posterior)
+
+
+def reaching(posterior: P, placement: Placement) -> P:
+    """Return posteriors that know of the places of the rows.
+
+    A place is the best mode of the row's bound, which takes weights for known. The predictive
+    density of a row that fits nowhere is highest where weights are uncertain, and may rule its
+    place out. That is right where the row was drawn from the model; of rows of real tables the
+    bound's place is right more often, and completes them better. So where hardly anything of the
+    posterior lies beyond the place in some dimension a normal distribution about it counts as well:
+    for half of the whole where nothing does.
+    """
+    below = posterior.distribution(placement.mean)
+    beyond = torch.minimum(below, 1.0 - below).amin(1)
+    shares = _DOUBT * (1.0 - beyond / _REACHED).clamp(0.0, 1.0)
+    return posterior.with_place(placement, shares) if bool((shares > 0.0).any()) else posterior
 
 
 @dataclass(frozen=True)
@@ -115,6 +152,15 @@ class Modes:
         below = torch.special.ndtr((x[:, None] - self.means) / root)
         share: Tensor = (self.log_weights.softmax(1)[..., None] * below).sum(1)
         return share
+
+    def with_place(self, placement: Placement, shares: Tensor) -> Modes:
+        """Return a mixture in which a normal distribution about every row's place has this share,
+        (n,).
+        """
+        total = self.log_weights.logsumexp(1)
+        log_weights = total + shares.log() - (-shares).log1p()
+        about = (placement.modes[:, :1], placement.covariances[:, :1], log_weights[:, None])
+        return _sorted([self, Modes(*about)])
 
     def quantile(self, share: float) -> Tensor:
         """Return where the mixture has so much below it in every dimension, (n, D)."""

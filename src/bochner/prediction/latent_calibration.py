@@ -15,6 +15,7 @@ from bochner import random
 from bochner.features.fourier import columns_beside, with_covariates
 from bochner.latent_inference.grid import OnGrid
 from bochner.latent_inference.infer import place
+from bochner.latent_inference.mixtures import reaching
 from bochner.prediction.decoding import sample_at
 from bochner.prediction.row_posterior import posteriors, seen_dimensions
 from bochner.weight_posterior.posterior import ViewPosterior
@@ -131,7 +132,8 @@ def check(
     exact = torch.zeros(2 * half, dtype=torch.bool)
     for chosen, modes in posteriors(views, candidates, placement, rows, nowhere):
         std[chosen] = modes.normal_std_about(placement.mean[chosen])
-        central[chosen] = (2.0 * modes.distribution(x[chosen]) - 1.0).abs()
+        below = reaching(modes, placement.of(chosen)).distribution(x[chosen])
+        central[chosen] = (2.0 * below - 1.0).abs()
         exact[chosen] = isinstance(modes, OnGrid)
     informed = seen_dimensions(views, rows, dim)
     std = torch.where(informed, std, 1.0)

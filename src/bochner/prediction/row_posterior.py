@@ -21,7 +21,7 @@ from bochner.features.fourier import alike, with_covariates
 from bochner.latent_inference.entry_terms import EntrywiseTerm, ScoringTerm
 from bochner.latent_inference.grid import OnGrid, grid_points, resolved
 from bochner.latent_inference.infer import MANY_DIMENSIONS, best_apart
-from bochner.latent_inference.mixtures import Modes, joined, merged
+from bochner.latent_inference.mixtures import Modes, joined, merged, reaching
 from bochner.latent_inference.modes import Placement
 from bochner.latent_inference.predictive_modes import (
     laplace_modes,
@@ -146,7 +146,8 @@ def predictive_placement(
     encoded: bool = False,
 ) -> Placement:
     """Return where rows lie with the modes of their predictive densities in place of those of the
-    bound, which takes weights for known better than they are; as it is in many dimensions, and
+    bound, which takes weights for known better than they are, and beside the best of those where
+    the two contradict each other; as it is in many dimensions, and
     where views hold categories: those are completed from the best place alone, and as often right.
 
     Parameters
@@ -159,7 +160,7 @@ def predictive_placement(
     if dim > MANY_DIMENSIONS or categories:
         return placement
     by_part = [
-        (chosen, *posterior.places())
+        (chosen, *reaching(posterior, placement.of(chosen)).places())
         for chosen, posterior in posteriors(
             views, candidates, placement, rows, offsets, encoded
         )
@@ -214,7 +215,8 @@ def latent_interval(
     level: float,
     share: float,
 ) -> tuple[Tensor, Tensor]:
-    """Return central intervals of the rows' posteriors, whatever their shape.
+    """Return central intervals of the rows' posteriors, whatever their shape; those that hold most
+    reach the rows' places.
 
     Parameters
     ----------
@@ -233,7 +235,8 @@ def latent_interval(
     high = torch.ones_like(placement.mean) * reach
     low = -high
     informed = seen_dimensions(views, rows, high.shape[1])
-    for chosen, modes in posteriors(views, candidates, placement, rows, offsets):
+    for chosen, posterior in posteriors(views, candidates, placement, rows, offsets):
+        modes = reaching(posterior, placement.of(chosen))
         # a grid's are exact: what a check says of them is chance
         held = level if isinstance(modes, OnGrid) else share
         limits = [modes.quantile(0.5 + side * 0.5 * held) for side in (-1.0, 1.0)]

@@ -93,7 +93,8 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
             model show. To three digits.
         low, high : ndarray of shape (n, D), if ``interval``
             Quantiles of the posterior, whatever its shape, at levels that hold so much of the
-            latents of rows drawn from the model. Z need not lie between them.
+            latents of rows drawn from the model. Where the predictive density rules Z out, a
+            normal distribution about Z counts as well.
         """
         check_types("transform", return_std=return_std, interval=interval)
         _check_interval(interval)
