@@ -45,7 +45,8 @@ LAYERS: dict[str, str] = {
     "F6 regression, objectives": """
         regression.observations regression.noise regression.separate_columns
         regression.evidence regression.batched_evidence regression.weighted_grams
-        regression.conjugate_gradients regression.site_entries regression.site_passes
+        regression.conjugate_gradients regression.site_steps regression.site_entries
+        regression.site_passes
         regression.nonconjugate
         regression.incomplete_dense regression.incomplete regression.streamed regression
         objectives.elbo objectives.stored_draws objectives.subset_sites

@@ -157,6 +157,19 @@ def test_views_that_are_not_gaussian_have_landmarks_too(kind):
     assert model.elbo_ > whole.elbo_ - 0.2 * abs(whole.elbo_)
 
 
+@pytest.mark.parametrize("seed", [100, 101, 102])
+def test_counts_with_a_long_tail_are_placed_with_a_bound_near_that_of_a_whole_fit(seed):
+    source = np.random.RandomState(seed)
+    X = source.poisson(np.exp(2 * source.randn(60, 6))).astype(float)
+    settings = {**QUICK, "n_components": 2, "n_mixtures": 2, "max_iter": 150}
+    settings |= {"likelihood": "poisson", "random_state": seed}
+    few = NGMVLVM(**settings, landmarks=30).fit(X)
+    whole = NGMVLVM(**settings).fit(X)
+    # it was -1e9 to -1e20
+    assert few.elbo_ > 1.5 * whole.elbo_
+    assert few.elbo_se_ < 0.1 * abs(few.elbo_)
+
+
 @pytest.mark.parametrize(
     "bad", [{"landmarks": 1}, {"landmarks": "all"}, {"truncation": 1.0}, {"truncation": -0.1}]
 )

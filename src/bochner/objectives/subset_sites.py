@@ -82,9 +82,9 @@ def anchored_weights(view: View, x: Tensor, f: Frequencies, block: EncodedBlock)
         columns = (sites.group_of == group).nonzero()[:, 0]
         given = sites.precision[:, columns], sites.shift[:, columns]
         parts.append(weights_from(features, *given, (len(columns),), _TOLERANCE))
-    return SitePasses(block, [x], f, likelihood, sites).stepped(
-        Weights.joined(parts), LOST_PER_ENTRY
-    )
+    passes = SitePasses(block, [x], f, likelihood, sites)
+    weights, _ = passes.settled(Weights.joined(parts), LOST_PER_ENTRY)
+    return weights
 
 
 def anchored_elbo(
@@ -155,7 +155,8 @@ def _(
     likelihood = cast(NonConjugateLikelihood, view.likelihood)
     known = anchored_weights(view, anchors[0], f, encoded_block(anchors[1]))
     passes = SitePasses(encoded_block(blocks), [x], f, likelihood, sites, processes)
-    return passes.value(passes.stepped(known, LOST_PER_ENTRY))
+    _, value = passes.settled(known, LOST_PER_ENTRY)
+    return value
 
 
 def features_of(x: Tensor, f: Frequencies, block: Block) -> Tensor:

@@ -67,6 +67,25 @@ class Weights:
             tuple(size for part in parts for size in part.sizes),
         )
 
+    def towards(self, other: Weights, share: Tensor) -> Weights:
+        """Return the q(A) whose means and covariances lie so far on the way to those of another one
+        of the same columns, by group, (G,).
+
+        Its log det is that of the same way, and so is its divergence: more than it has, which is
+        convex. The slope of the bound along the way is upwards where the other one is what sites
+        laid at this one lead to, and no matrix is factored.
+        """
+        if bool((share == 1.0).all()):
+            return other
+        narrow = share.to(self.mean)
+        return Weights(
+            torch.lerp(self.mean, other.mean, self.spread(narrow)),
+            torch.lerp(self.covariance, other.covariance, narrow[:, None, None]),
+            torch.lerp(self.logdet, other.logdet, share),
+            torch.lerp(self.trace, other.trace, share),
+            self.sizes,
+        )
+
     def kl(self) -> Tensor:
         """Return KL(q(A_m) || N(0, I)) of every column, (m,), float64."""
         k = self.mean.shape[0]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ from bochner.models.sites import DENSE, INTERCEPT_STD, Sites, SiteUpdate
 from bochner.regression.conjugate_gradients import precondition
 from bochner.regression.evidence import CHUNK_ROWS
 from bochner.regression.observations import EncodedBlock, Rows
-from bochner.regression.site_entries import Entries, Pass, RowSample, entry_pass
+from bochner.regression.site_entries import Entries, Pass, RowSample, swept
 
 # Relative error of a column's means. A thousandth of a nat an entry, which they could lose before,
 # was too much: sites of zeros and ones that latents separate settled where the bound is hundreds of
@@ -123,26 +123,22 @@ def nonconjugate_evidence(
         rows = block.rows.take(x)
         traces = [evaluate(rows[part], f) for part in chunks(rows.shape[0], CHUNK_ROWS)]
         features, basis = _reduced(joined_features(traces))
-        current = entries
-        for _ in range(n_sweeps):
-            used = current
-            # a step bears what a bound that is stated does not
-            factors_in = features.dtype if wanted else torch.float64
-            given = (features, likelihood, current, tol)
-            solution = entry_pass(*given, factors_in=factors_in)
-            precision, shift = solution.sites(current, likelihood)
-            current = replace(current, precision=precision, shift=shift)
-        mask = current.mask
+        # a step bears what a bound that is stated does not
+        factors_in = features.dtype if wanted else torch.float64
+        given = (features, likelihood, entries, tol, n_sweeps)
+        solution, used = swept(*given, factors_in=factors_in, settle=not wanted)
+        precision, shift = solution.sites(used, likelihood)
+        mask = used.mask
         slopes = solution.slopes
-        scale = current.scale
+        scale = used.scale
         bound = mask.apply(slopes.value).sum(0, dtype=torch.float64) - solution.weights.kl()
         asked = parameters if wanted else []
-        gap, of_parameters = learned(likelihood, solution, current, asked, sample)
+        gap, of_parameters = learned(likelihood, solution, used, asked, sample)
         slope = mask.apply(slopes.d_mean).sum(0)
         holder.append(_Touch(precision, shift, slope, bound, gap))
         if not wanted:
             return scale * bound.sum(), ()
-        upstream = scale * _feature_gradient(solution, current)
+        upstream = scale * _feature_gradient(solution, used)
         left = used.shift - used.precision * solution.latent
         beyond = likelihood.beyond_sites(slopes, used.precision, left)
         if beyond is not None:

@@ -4,7 +4,8 @@ under it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -13,8 +14,9 @@ from bochner.data.masks import Mask
 from bochner.likelihoods.likelihood import Slopes
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.models.sites import Sites
-from bochner.regression.conjugate_gradients import Weights, weights_from
+from bochner.regression.conjugate_gradients import Weights, group_sums, weights_from
 from bochner.regression.observations import EncodedBlock, Matrix
+from bochner.regression.site_steps import FEW_SHARES, MOST_STEPS, SHARES, SLACK, furthest
 from bochner.regression.weighted_grams import QuadraticForms
 
 
@@ -91,6 +93,20 @@ class Entries:
             m / len(chosen),
         )
 
+    def towards(self, laid: Entries, share: Tensor) -> Entries:
+        """Return these entries with sites that lie so far on the way to other ones, by group,
+        (G,).
+        """
+        if bool((share == 1.0).all()):
+            return laid
+        by_column = torch.repeat_interleave(
+            share, share.new_tensor(self.sizes, dtype=torch.int64)
+        ).to(self.shift)
+        precision = torch.lerp(self.precision, laid.precision, by_column)
+        return replace(
+            self, precision=precision, shift=torch.lerp(self.shift, laid.shift, by_column)
+        )
+
 
 @dataclass(frozen=True)
 class Pass:
@@ -101,6 +117,12 @@ class Pass:
     latent: Tensor
     variance: Tensor
     slopes: Slopes
+
+    def bounds(self, entries: Entries) -> Tensor:
+        """Return what the columns of every group add to the bound, (G,), float64."""
+        by_column = entries.mask.apply(self.slopes.value).sum(0, dtype=torch.float64)
+        bound = by_column - self.weights.kl()
+        return group_sums(bound[None], self.weights.sizes)[0]
 
     def sites(
         self, entries: Entries, likelihood: NonConjugateLikelihood
@@ -132,3 +154,47 @@ def entry_pass(
     latent = features.T @ weights.mean
     slopes = likelihood.slopes(entries.y, entries.total + latent, variance, entries.columns)
     return Pass(weights, forms, latent, variance, slopes)
+
+
+def swept(
+    features: Tensor,
+    likelihood: NonConjugateLikelihood,
+    entries: Entries,
+    tol: float,
+    n_sweeps: int,
+    factors_in: torch.dtype = torch.float64,
+    settle: bool = False,
+) -> tuple[Pass, Entries]:
+    """Bring q(A) and its sites up to date several times; return the last pass and the entries with
+    the sites that led to it.
+
+    Parameters
+    ----------
+    features, likelihood, entries, tol, factors_in
+        As in ``entry_pass``.
+    n_sweeps : int
+        The first of them brings q(A) alone up to date.
+    settle : bool
+        Go on until a sweep gains next to nothing: the gain of a single one is not known.
+    """
+
+    def between(
+        begin: Entries, end: Entries, share: Tensor
+    ) -> tuple[tuple[Pass, Entries], Tensor]:
+        there = begin.towards(end, share)
+        solution = entry_pass(features, likelihood, there, tol, factors_in=factors_in)
+        return (solution, there), solution.bounds(there)
+
+    solution = entry_pass(features, likelihood, entries, tol, factors_in=factors_in)
+    bound = solution.bounds(entries)
+    slack = SLACK * features.shape[1] * bound.new_tensor(entries.sizes)
+    settle = settle and n_sweeps > 1
+    for i in range(1, MOST_STEPS if settle else n_sweeps):
+        precision, shift = solution.sites(entries, likelihood)
+        laid = replace(entries, precision=precision, shift=shift)
+        at = functools.partial(between, entries, laid)
+        step = furthest(at, bound, slack, SHARES if settle else FEW_SHARES)
+        (solution, entries), bound = step.end, step.bound
+        if settle and i + 1 >= n_sweeps and step.settles(entries.y.numel()):
+            break
+    return solution, entries

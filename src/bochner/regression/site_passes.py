@@ -9,6 +9,7 @@ is held is of size K x K and K x m.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -27,11 +28,13 @@ from bochner.regression.conjugate_gradients import (
     Weights,
     factored,
     group_means,
+    group_sums,
     refined,
     traces,
 )
 from bochner.regression.evidence import CHUNK_ROWS
 from bochner.regression.observations import EncodedBlock
+from bochner.regression.site_steps import MOST_STEPS, SHARES, SLACK, furthest
 from bochner.regression.weighted_grams import quadratic_forms, weighted_grams
 
 # Numbers in the precisions of all entries up to which they are held between the products of a
@@ -106,11 +109,42 @@ class SitePasses:
         self._part_rows = part_rows or cached
         self._sizes = tuple(count for count in counts if count)
         self._intercept = sites.intercept[self.columns]
-        self._prior = sites.log_prior(self.columns).sum()
-        self._n_entries = processes.total(block.n_rows) * len(self.columns)
+        self._prior = sites.log_prior(self.columns)
+        self._n_rows = processes.total(block.n_rows)
 
-    def stepped(self, weights: Weights, tol: float) -> Weights:
-        """Return the q(A) that the sites laid at one lead to.
+    def settled(self, weights: Weights, tol: float, least: int = 1) -> tuple[Weights, Tensor]:
+        """Return a q(A) that further steps would hardly better, and ``value`` of it.
+
+        Parameters
+        ----------
+        weights, tol
+            As in ``stepped``.
+        least : int
+            Steps to take at the least, as long as they do not lower the bound.
+        """
+        slack = SLACK * self._n_rows * weights.logdet.new_tensor(self._sizes)
+        for i in range(MOST_STEPS):
+            whole, before = self.stepped(weights, tol)
+            at = functools.partial(self._between, weights, whole)
+            step = furthest(at, before, slack, SHARES)
+            weights, gap = step.end
+            if i + 1 >= least and step.settles(self._n_rows * len(self.columns)):
+                break
+        return weights, step.bound.sum() + gap
+
+    def _between(
+        self, begin: Weights, end: Weights, share: Tensor
+    ) -> tuple[tuple[Weights, Tensor], Tensor]:
+        """Return a q(A) on the way from one to another one and the gap of all groups there, and
+        their bounds, (G,).
+        """
+        there = begin.towards(end, share)
+        bounds, gap = self._bounds(there)
+        return (there, gap), bounds
+
+    def stepped(self, weights: Weights, tol: float) -> tuple[Weights, Tensor]:
+        """Return the q(A) that the sites laid at one lead to, and the bound at that one, without
+        its gap, of every group, (G,), float64.
 
         Parameters
         ----------
@@ -124,19 +158,20 @@ class SitePasses:
             kept = []
         share = 1.0 / len(self._latents)
 
-        def sites(part: _Part) -> tuple[Tensor, Tensor]:
+        def sites(part: _Part) -> tuple[Tensor, Tensor, Tensor]:
             laid = self._laid(part, weights)
             mean = part.total + laid.mean
             precision, slope = self._likelihood.site(part.y, mean, laid.variance, laid.slopes)
-            return part.mask.apply(precision) * share, part.mask.apply(slope) * share
+            value = share * part.mask.apply(laid.slopes.value)
+            return part.mask.apply(precision) * share, part.mask.apply(slope) * share, value
 
         def sums(part: _Part) -> Sequence[Tensor]:
-            precision, slope = sites(part)
+            precision, slope, value = sites(part)
             if kept is not None:
                 kept.append(precision)
             phi = part.features
             grams = weighted_grams(phi, group_means(precision, self._sizes))
-            return grams, (phi @ slope).double()
+            return grams, (phi @ slope).double(), value.sum(0, dtype=torch.float64)
 
         def apply(v: Tensor) -> Tensor:
             narrow = v.to(weights.mean)
@@ -152,27 +187,41 @@ class SitePasses:
         mean = weights.mean.double()
         k = mean.shape[0]
         zeros = torch.zeros_like(mean)
-        grams, slopes = self._summed(sums, zeros.new_zeros(len(self._sizes), k, k), zeros)
+        of_groups = zeros.new_zeros(len(self._sizes), k, k)
+        grams, slopes, value = self._summed(sums, of_groups, zeros, zeros[0])
         inverse, logdet = factored(grams)
         # how far the slope of the bound says that the means are from those of these sites
-        goal = zeros.new_full((mean.shape[1],), tol * self._n_entries / mean.shape[1])
+        goal = zeros.new_full((mean.shape[1],), tol * self._n_rows)
         mean = refined(apply, mean, slopes - mean, inverse, self._sizes, goal)
         mean = mean.to(weights.mean)
-        return Weights(mean, inverse.to(mean), logdet, traces(inverse), self._sizes)
+        stepped = Weights(mean, inverse.to(mean), logdet, traces(inverse), self._sizes)
+        return stepped, self._by_group(value - weights.kl() + self._prior)
 
     def value(self, weights: Weights) -> Tensor:
         """Return the bound of all rows with its gap at a q(A), scalar float64, in nats."""
+        bounds, gap = self._bounds(weights)
+        return bounds.sum() + gap
+
+    def _bounds(self, weights: Weights) -> tuple[Tensor, Tensor]:
+        """Return the bound of every group at a q(A), (G,), and the gap of all."""
         share = 1.0 / len(self._latents)
 
         def of_part(part: _Part) -> Sequence[Tensor]:
             laid = self._laid(part, weights)
             mean = part.total + laid.mean
             gap = self._likelihood.gap(part.y, mean, laid.variance, self.columns)
-            bound = laid.slopes.value if gap is None else laid.slopes.value + gap
-            return (share * part.mask.apply(bound).sum(dtype=torch.float64),)
+            value, loose = (
+                share * part.mask.apply(each).sum(0, dtype=torch.float64)
+                for each in (laid.slopes.value, torch.zeros_like(mean) if gap is None else gap)
+            )
+            return value, loose
 
-        (bound,) = self._summed(of_part, torch.zeros_like(self._prior, dtype=torch.float64))
-        return bound - weights.kl().sum() + self._prior
+        zeros = torch.zeros_like(self._prior, dtype=torch.float64)
+        value, gap = self._summed(of_part, zeros, zeros)
+        return self._by_group(value - weights.kl() + self._prior), gap.sum()
+
+    def _by_group(self, by_column: Tensor) -> Tensor:
+        return group_sums(by_column[None], self._sizes)[0]
 
     def _laid(self, part: _Part, weights: Weights) -> _Laid:
         mean = part.features.T @ weights.mean

@@ -24,7 +24,7 @@ from bochner.objectives.subset_sites import (
 from bochner.processes import ALONE, Processes
 from bochner.regression.evidence import CHUNK_ROWS
 from bochner.regression.observations import EncodedBlock
-from bochner.regression.site_entries import Entries, entry_pass
+from bochner.regression.site_entries import Entries, swept
 from bochner.regression.site_passes import SitePasses
 
 # Of sites under a new draw of spectra, which move ever less.
@@ -63,10 +63,8 @@ def condition_sites(
     # one at a time: memory is that of a group's entries
     for g, columns in enumerate(groups):
         entries = _repeated(Entries.of(sites, block, columns), len(latents))
-        for _ in range(_SWEEPS):
-            solution = entry_pass(features, likelihood, entries, _SITE_TOLERANCE)
-            precision, shift = solution.sites(entries, likelihood)
-            entries = replace(entries, precision=precision, shift=shift)
+        given = (features, likelihood, entries, _SITE_TOLERANCE, _SWEEPS)
+        solution, _ = swept(*given, settle=True)
         mean[:, entries.columns.cpu()] = solution.weights.mean.double().cpu()
         covariance[g] = solution.weights.covariance[0].double().cpu()
     return mean, covariance
@@ -105,8 +103,7 @@ def condition_anchored(
     likelihood = cast(NonConjugateLikelihood, view.likelihood)
     passes = SitePasses(block, latents, f, likelihood, sites, processes)
     weights = anchored_weights(view, anchors[0], f, anchors[1])
-    for _ in range(_FEWER_SWEEPS):
-        weights = passes.stepped(weights, LOST_PER_ENTRY)
+    weights, _ = passes.settled(weights, LOST_PER_ENTRY, _FEWER_SWEEPS)
     mean = torch.zeros(f.n_features, sites.n_columns, dtype=torch.float64)
     mean[:, passes.columns.cpu()] = weights.mean.double().cpu()
     return mean, weights.covariance.double().cpu()

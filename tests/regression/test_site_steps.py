@@ -1,0 +1,107 @@
+"""q(A) goes towards what sites ask for as far as the bound does not fall, and until it is there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from bochner.kernels.base import Frequencies
+from bochner.likelihoods import Poisson
+from bochner.models.sites import Sites
+from bochner.objectives.subset_sites import features_of
+from bochner.random import generator
+from bochner.regression.conjugate_gradients import weights_from
+from bochner.regression.observations import AllRows, EncodedBlock
+from bochner.regression.site_entries import Entries, entry_pass, swept
+from bochner.regression.site_passes import SitePasses
+from bochner.regression.site_steps import SHARES, furthest
+
+N = 60
+TOLERANCE = 1e-3
+
+
+def long_tailed(seed):
+    """Counts with a long tail under a kernel that puts log means anywhere."""
+    source = generator(seed, "long tail")
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=source, dtype=torch.float64)
+
+    f = Frequencies(3 * normal(15, 2), 3 * normal(15, 2), torch.full((15,), 3.0).double())
+    Y = torch.poisson((2.0 * normal(N, 4)).exp(), generator=source)
+    return normal(N, 2), f, Poisson(), EncodedBlock.of(Y)
+
+
+def constant(block):
+    """The bound of log means that are the same in every row: nothing to learn is better."""
+    rates = block.Y.mean(0)
+    return float((block.Y * rates.log() - rates - (block.Y + 1.0).lgamma()).sum())
+
+
+def of_some(likelihood, block, sites, features):
+    entries = Entries.of(sites, block, None)
+    return weights_from(features, entries.precision, entries.shift, entries.sizes, TOLERANCE)
+
+
+def test_of_the_way_as_much_is_taken_as_does_not_lower_a_bound():
+    best = torch.tensor([2.0, 0.3, 1e-9, torch.nan]).double()
+
+    def at(share):
+        return share, -(share - best).square()
+
+    start = at(torch.zeros(4).double())[1].nan_to_num(-1.0)
+    step = furthest(at, start, torch.full((4,), 1e-12).double(), SHARES)
+    assert step.end.tolist() == [1.0, 0.5, 0.0, 0.0]
+    assert bool((step.gain[:3] >= -1e-12).all())
+    # half of the way gained 0.05: all of it would have twice as much, had that gone on
+    assert not step.settles(0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("seed", range(5))
+def test_sites_of_counts_with_a_long_tail_settle(seed):
+    x, f, likelihood, block = long_tailed(seed)
+    sites = Sites(likelihood, block.Y, block.mask, block.offset, 2)
+    entries, features = Entries.of(sites, block, None), features_of(x, f, block)
+    # sites of other latents and spectra
+    entries = replace(
+        entries, shift=entries.shift.roll(7, 0), precision=entries.precision.roll(7, 0)
+    )
+    given = (features, likelihood, entries, TOLERANCE)
+    plain = entries
+    for _ in range(6):
+        solution = entry_pass(features, likelihood, plain, TOLERANCE)
+        precision, shift = solution.sites(plain, likelihood)
+        plain = replace(plain, precision=precision, shift=shift)
+    whole_steps = float(solution.bounds(plain).sum())
+    solution, used = swept(*given, 2, settle=True)
+    settled = float(solution.bounds(used).sum())
+    assert settled > whole_steps - 1.0
+    assert settled > constant(block)
+    # a few sweeps of training do not fall, either
+    before = float(swept(*given, 1)[0].bounds(entries).sum())
+    for n_sweeps in (2, 3, 4):
+        solution, used = swept(*given, n_sweeps)
+        after = float(solution.bounds(used).sum())
+        assert after >= before - TOLERANCE * block.Y.numel()
+        before = after
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("seed", range(5))
+def test_weights_of_some_rows_settle_among_all(seed):
+    x, f, likelihood, block = long_tailed(seed)
+    index = torch.arange(0, N, 2)
+    few = block.take(index, AllRows())
+    sites = Sites(likelihood, few.Y, few.mask, few.offset, 2)
+    some = of_some(likelihood, few, sites, features_of(x[index], f, few))
+    passes = SitePasses(block, [x], f, likelihood, sites)
+    weights, value = passes.settled(some, TOLERANCE)
+    torch.testing.assert_close(value, passes.value(weights))
+    once = float(passes.value(passes.stepped(some, TOLERANCE)[0]))
+    assert float(value) > once
+    assert float(value) > constant(block)
+    _, further = passes.settled(weights, TOLERANCE)
+    assert float(further - value) < 0.02 * block.Y.numel()
