@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 import bochner as bo
 from bochner.cli import app
+from bochner.data.row_sources import RowSource
 from bochner.errors import InputError
-from bochner.memory import Memory
 from bochner.page import charts
-from bochner.page.content import BUDGET, Rows, gather
+from bochner.page.content import BUDGET, VIEWS, Rows, gather
 from bochner.page.encode import Packed, pack, quantise, restore, script_json
 from bochner.page.labels import as_labels, read_labels
 from bochner.page.layouts import Layout, as_layouts, read_layout
@@ -320,12 +320,27 @@ def test_rows_in_files_are_shown_as_those_in_memory(model, X, tmp_path):
     np.testing.assert_allclose(unpacked(content["z"]), model.transform(source), atol=1e-5)
 
 
-def test_rows_that_memory_has_no_room_for_are_refused(model, X, tmp_path, monkeypatch):
+def test_rows_of_files_are_not_held(X, tmp_path, monkeypatch):
+    unnamed = fitted(X)
     np.save(tmp_path / "X.npy", X)
-    monkeypatch.setattr(Memory, "limit", 1000)
-    monkeypatch.setattr(Memory, "__init__", lambda _: None)
-    with pytest.raises(InputError, match=r"24 × 6 numbers of a page.*Pass some"):
-        bo.report(model, bo.open_rows(tmp_path / "X.npy"), path=tmp_path / "r.html")
+    _, expected, _ = written(unnamed, tmp_path / "r.html", X)
+    monkeypatch.setattr(RowSource, "block_rows", 7)
+    monkeypatch.setattr(RowSource, "whole", None)
+    rows = Rows(
+        unnamed.embedding_, unnamed.embedding_, bo.open_rows(tmp_path / "X.npy"), None, [], []
+    )
+    # the data of every fifth row are all that a page has room for
+    assert rows.spread(4 * VIEWS // len(X) + 1) == 5
+    np.testing.assert_array_equal(rows.data(np.array([2, 0]), 5), X[::5, [2, 0]])
+    monkeypatch.setattr(Rows, "spread", lambda *_: 3)
+    _, content, _ = written(unnamed, tmp_path / "s.html", bo.open_rows(tmp_path / "X.npy"))
+    assert content["every"] == 3
+    assert content["z"] == expected["z"]
+    (view,), (whole,) = content["views"], expected["views"]
+    step = np.max(view["data"]["step"])
+    np.testing.assert_allclose(
+        unpacked(view["data"]), unpacked(whole["data"])[::3], atol=2 * step
+    )
 
 
 def test_a_path_is_no_labels(model, frame, tmp_path, monkeypatch):

@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bochner.cli.data import Reading, column_names
-from bochner.cli.tables import rows_to_use, series_of
+from bochner.cli.mixed_tables.whole import rows_to_use
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import listing
 from bochner.data.row_sources import RowSource, SomeColumns
-from bochner.data.stored import unpacked
 from bochner.errors import InputError, message
 from bochner.estimators.settings import likelihoods
 from bochner.estimators.tables import Mixed
-from bochner.extras import require
-from bochner.io import on_disk
-from bochner.io.csv.files import has_header_of_labels
-from bochner.io.csv.source import PlainFile
-from bochner.io.csv.text import Lines
-from bochner.io.csv.write import unguarded
-from bochner.io.extensions import LAYERED, NAMED, extension_of, in_zarr
+from bochner.io.extensions import LAYERED, extension_of, in_zarr
 from bochner.io.on_disk import StoredTable
 from bochner.io.parquet.parts import parquet_parts
 from bochner.io.readers import read_source
-from bochner.io.request import Request
 from bochner.io.stored import open_rows, parquet_columns
 from bochner.io.table import Table
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow.parquet as pq
-
     from bochner.estimators.base import LatentVariableEstimator
 
 Columns = dict[str, NDArray[np.intp]]
@@ -174,157 +163,6 @@ def open_rows_of(
     if not layer and extension_of(path) in LAYERED:
         _check_layer(model, rows, path)
     return StoredTable.of(rows, table.row_names, table.index_name)
-
-
-def open_mixed(
-    model: LatentVariableEstimator, path: Path, index: str | None, reading: Reading
-) -> RowSource | None:
-    """Open rows of a large file for a model of a mixed table, of which some are looked at; None:
-    they have to be read as a table.
-
-    Parameters
-    ----------
-    model, path, index, reading
-        As `read_rows` takes them.
-    """
-    coding = model._coding
-    kind = extension_of(path)
-    if not isinstance(coding, Mixed) or kind not in NAMED or not path.is_file():
-        return None
-    reading = reading.without(path, model._covariate_coding.names)
-    known = [column.name for column in coding.columns]
-    request = reading.request(index, known=known)
-    frames: _Frames | None = None
-    if kind == ".parquet":
-        frames = _ParquetFrames.of(path, known)
-    elif path.stat().st_size > 2 * on_disk.MANY:
-        frames = _CsvFrames.of(path, request, coding)
-    if frames is None or frames.n_rows * len(known) <= on_disk.MANY:
-        return None
-    rows = _MixedRows(frames, coding, lambda: rows_to_use(model, path, index, reading))
-    # labels are looked up once: checks take several passes
-    return unpacked(rows)
-
-
-class _Frames(Protocol):
-    """Rows of a mixed table as DataFrames."""
-
-    n_rows: int
-
-    def read(self, start: int, stop: int) -> pd.DataFrame:
-        """Return the columns of the model of some rows."""
-
-
-class _MixedRows(RowSource):
-    """Rows of a mixed table as numbers: labels are their positions among those of training.
-
-    Parameters
-    ----------
-    frames : _Frames
-    coding : Mixed
-    whole : callable
-        Reads all of the file, and says where a cell is none of training's kind.
-    """
-
-    dtype = np.dtype(np.float64)
-
-    def __init__(self, frames: _Frames, coding: Mixed, whole: Callable[[], object]) -> None:
-        self._frames = frames
-        self._coding = coding
-        self._whole = whole
-        self.columns = [column.name for column in coding.columns]
-        self.n_rows = frames.n_rows
-        self.n_columns = len(self.columns)
-
-    def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return the rows from ``start`` to before ``stop``."""
-        frame = self._frames.read(start, stop)
-        try:
-            encoded = cast("pd.DataFrame", self._coding.encode(frame))
-        except InputError:
-            # whoever reads all of it knows in which row
-            self._whole()
-            raise
-        return encoded.to_numpy(dtype=np.float64)
-
-
-class _CsvFrames:
-    """Of a plain csv file."""
-
-    def __init__(self, file: PlainFile, places: dict[str, int], coding: Mixed) -> None:
-        self._file = file
-        self._places = places
-        self._coding = coding
-        self.n_rows = file.n_rows
-
-    @classmethod
-    def of(cls, path: Path, request: Request, coding: Mixed) -> _CsvFrames | None:
-        """Open it; None: it is not plain, or lacks columns."""
-        known = [column.name for column in coding.columns]
-
-        def is_header(first: list[list[str]]) -> bool:
-            return has_header_of_labels(path, first, request, known)
-
-        file = PlainFile.of(path, request, is_header)
-        if file is None or not file.skip:
-            return None
-        names = [unguarded(name) for name in file.first]
-        places = {name: names.index(name) for name in known if names.count(name) == 1}
-        return cls(file, places, coding) if len(places) == len(known) else None
-
-    def read(self, start: int, stop: int) -> pd.DataFrame:
-        """Return the columns of the model of some rows."""
-        pandas = require("pandas", "holds mixed tables")
-        file = self._file
-        lines = Lines(file.path, file.text(start, stop), file.delimiter, file.decimal)
-        columns = [
-            series_of(lines.column(self._places[column.name], 1), column)
-            for column in self._coding.columns
-        ]
-        frame: pd.DataFrame = pandas.concat(columns, axis=1, keys=list(self._places))
-        return frame
-
-
-class _ParquetFrames:
-    """Of a parquet file; the last row group is still there."""
-
-    def __init__(self, file: pq.ParquetFile, known: list[str]) -> None:
-        self._file = file
-        self._known = known
-        groups = range(file.num_row_groups)
-        counts = [file.metadata.row_group(group).num_rows for group in groups]
-        self._ends = np.cumsum([0, *counts])
-        self.n_rows = int(self._ends[-1])
-        self._held: tuple[int, pd.DataFrame | None] = (-1, None)
-
-    @classmethod
-    def of(cls, path: Path, known: list[str]) -> _ParquetFrames | None:
-        """Open it; None: it is unreadable, or lacks columns."""
-        parquet = require("pyarrow.parquet", "reads parquet files")
-        try:
-            file = parquet.ParquetFile(path)
-        except (OSError, ValueError):
-            return None  # refused by who reads it whole
-        return cls(file, known) if {*known} <= {*file.schema_arrow.names} else None
-
-    def read(self, start: int, stop: int) -> pd.DataFrame:
-        """Return the columns of the model of some rows."""
-        pandas = require("pandas", "holds mixed tables")
-        parts = []
-        for group in range(len(self._ends) - 1):
-            first, end = int(self._ends[group]), int(self._ends[group + 1])
-            if start < end and first < stop:
-                parts.append(self._group(group).iloc[max(start - first, 0) : stop - first])
-        frame: pd.DataFrame = parts[0] if len(parts) == 1 else pandas.concat(parts)
-        return frame
-
-    def _group(self, number: int) -> pd.DataFrame:
-        if self._held[0] != number or self._held[1] is None:
-            table = self._file.read_row_group(number, columns=self._known)
-            frame = table.to_pandas().reset_index(drop=True)[self._known]
-            self._held = (number, frame)
-        assert self._held[1] is not None
-        return self._held[1]
 
 
 def _only_array(path: Path, table: Table) -> dict[str, slice] | None:

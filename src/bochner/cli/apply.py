@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from bochner.cli.align import open_mixed, open_rows_of, read_rows
+from bochner.cli.align import open_rows_of, read_rows
 from bochner.cli.data import (
     FrameTable,
     Reading,
@@ -23,9 +23,16 @@ from bochner.cli.data import (
     write_embedding,
     write_matrices,
 )
+from bochner.cli.mixed_tables.blocks import MixedTable, open_mixed
+from bochner.cli.mixed_tables.whole import (
+    covariates_at,
+    covariates_of,
+    size_factors_in,
+    write_frame,
+    writing_frames,
+)
 from bochner.cli.parse import COLUMNAR, OUTPUTS, check_output
 from bochner.cli.session import one_thread_if_small
-from bochner.cli.tables import covariates_at, covariates_of, size_factors_in, write_frame
 from bochner.data.arrays import FloatArray
 from bochner.data.covariates import of_rows
 from bochner.data.row_sources import PartSource, RowSource
@@ -104,7 +111,7 @@ def transform(rows: Rows) -> int:
     """Write latents and their standard deviations; return the number of rows."""
     check_output(rows.out, rows.force, (*OUTPUTS, *COLUMNAR))
     model = load_model(rows.model)
-    stored = _on_disk(model, rows)
+    stored = _on_disk(model, rows) or _mixed_on_disk(model, rows)
     beside = Beside.read(model, rows)
     if stored is not None and rows.out.suffix.lower() in STREAMED:
         return _from_disk_to_disk(model, stored, beside, rows)
@@ -128,6 +135,11 @@ def _on_disk(
     """Open rows that are read block by block; None: they have to be read as a table."""
     reading = rows.reading.without(rows.data, [rows.size_factors])
     return open_rows_of(model, rows.data, rows.index, rows.layer, reading)
+
+
+def _mixed_on_disk(model: LatentVariableEstimator, rows: Rows) -> MixedTable | None:
+    """The same of a mixed table."""
+    return open_mixed(model, rows.data, rows.index, rows.layer, rows.beside)
 
 
 def _parts(source: RowSource) -> Iterator[slice]:
@@ -168,6 +180,32 @@ def _completed_on_disk(
             )
             for out, values in zip(write, completed, strict=False):
                 out(values)
+    return source.n_rows
+
+
+def _completed_tables(
+    model: LatentVariableEstimator, table: MixedTable, beside: Beside, outs: Sequence[Path]
+) -> int:
+    """Complete rows of a mixed table block by block, as `_completed_on_disk` does."""
+    source = table.rows
+    given = (source.n_rows, source.columns or [], source.dtype)
+    named = (table.row_names, table.index_name)
+    with working_on(source.shape), overall("reading rows", shown=True), ExitStack() as files:
+        beside.check(model, source)
+        write = files.enter_context(writing_frames(outs[0], table.row_names is not None))
+        others = [files.enter_context(writing(out, *given, None, *named)) for out in outs[1:]]
+        for rows in chunks(source.n_rows, source.block_rows):
+            say(f"completing rows {rows.start + 1:,} to {rows.stop:,} of {source.n_rows:,}")
+            known = beside.of(rows)
+            full, std = model.impute(
+                table.frame(rows),
+                return_std=True,
+                size_factors=known.size_factors,
+                covariates=known.covariates,
+            )
+            write(full)
+            for write_std in others:
+                write_std(std)
     return source.n_rows
 
 
@@ -218,10 +256,12 @@ def impute(rows: Rows, std_out: Path | None) -> int:
         stored.column_names or all(o.suffix in (".npy", ".zarr") for o in outs)
     ):
         return _completed_on_disk(model, stored, beside, outs)
+    mixed = _mixed_on_disk(model, rows) if streams and rows.out.suffix == ".csv" else None
+    if mixed is not None:
+        return _completed_tables(model, mixed, beside, outs)
     table = read_rows(model, rows.data, rows.index, rows.layer, rows.beside)
-    mixed = isinstance(table, FrameTable)
     with working_on(table.X.shape):
-        X = frame(table) if mixed else table.X
+        X = frame(table) if isinstance(table, FrameTable) else table.X
         full, std = model.impute(
             X,
             return_std=True,
@@ -312,11 +352,9 @@ def rows_to_compare(
     reading: Reading,
 ) -> FloatArray | RowSource:
     """Return rows of which a sample is compared: those of large files are read block by block."""
-    stored = open_rows_of(model, path, index, layer, reading)
-    if stored is not None:
-        return stored.rows
-    mixed = None if layer else open_mixed(model, path, index, reading)
-    return mixed or read_rows(model, path, index, layer, reading).X
+    how = (index, layer, reading)
+    stored = open_rows_of(model, path, *how) or open_mixed(model, path, *how)
+    return read_rows(model, path, *how).X if stored is None else stored.rows
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import numpy as np
 
 from bochner import progress
 from bochner.cli.data import Reading, frame, load_model, names_of_views, write_embedding
+from bochner.cli.mixed_tables.whole import covariates_to_fit, size_factors_in, table_to_fit
 from bochner.cli.parse import (
     ELSEWHERE,
     check_earlier_run,
@@ -27,7 +28,6 @@ from bochner.cli.parse import (
     parse_views,
 )
 from bochner.cli.session import in_job, one_thread_if_small, say
-from bochner.cli.tables import covariates_to_fit, size_factors_in, table_to_fit
 from bochner.data.covariates import of_rows
 from bochner.data.row_sources import share
 from bochner.data.validation import check_shared_rows

@@ -8,13 +8,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bochner.cli.align import read_rows
+import numpy as np
+
+from bochner.cli.align import open_rows_of, read_rows
 from bochner.cli.apply import rows_to_compare, working_on
 from bochner.cli.data import Reading, frame, load_model
 from bochner.cli.fit import PAGE
-from bochner.cli.tables import covariates_of, size_factors_in
+from bochner.cli.mixed_tables.blocks import open_mixed
+from bochner.cli.mixed_tables.whole import covariates_of, size_factors_in
 from bochner.errors import InputError, message
 from bochner.io.csv.files import read_csv
+from bochner.io.on_disk import StoredTable
 from bochner.io.request import Request
 from bochner.io.table import Table
 from bochner.model_selection.calibrate import calibration
@@ -78,28 +82,23 @@ def run(options: ReportOptions) -> dict[str, object]:
         _default_place(options.model) if options.out is None else options.out, options.force
     )
     model = load_model(options.model)
-    table = _rows(model, options)
+    table = None if options.data is None else _read(model, options.data, options)
     names = (
         _fitted_names(options.model, len(model.embedding_))
         if table is None
         else table.row_names
     )
-    n_rows = len(model.embedding_) if table is None else len(table.X)
+    X = None if table is None else _values(table, model.embedding_.dtype)
+    n_rows = len(model.embedding_) if X is None else X.shape[0]
     labels: Any = None if table is None else table.labels
     if options.labels is not None:
         labels = read_labels(options.labels, names, n_rows)
     layout = None
     if options.embedding is not None:
         layout = read_layout(options.embedding, names, n_rows)
-    X = (
-        None
-        if table is None
-        else frame(replace(table, X=table.X.astype(model.embedding_.dtype)))
-    )
     calibrated = _calibration(model, options)
     title = options.model.resolve().name if options.model.is_dir() else options.model.stem
-    shown = model.embedding_ if table is None else table.X
-    with working_on(shown.shape):
+    with working_on(model.embedding_.shape if X is None else X.shape):
         common: dict[str, Any] = {
             "path": out,
             "shapes": shapes,
@@ -112,15 +111,18 @@ def run(options: ReportOptions) -> dict[str, object]:
     return {"rows": n_rows, "seconds": seconds, "file": str(out), "bytes": out.stat().st_size}
 
 
-def _rows(model: LatentVariableEstimator, options: ReportOptions) -> Table | None:
-    if options.data is None:
-        return None
-    return _read(model, options.data, options)
-
-
 def _read(model: LatentVariableEstimator, path: Path, options: ReportOptions) -> Table:
+    """Read the rows; those of large files are opened, to be read block by block."""
     reading = options.reading.without(path, [options.size_factors])
-    return read_rows(model, path, options.index, options.layer, reading)
+    how = (options.index, options.layer, reading)
+    stored = open_rows_of(model, path, *how) or open_mixed(model, path, *how)
+    return stored or read_rows(model, path, *how)
+
+
+def _values(table: Table, dtype: np.dtype[np.generic]) -> Any:
+    if isinstance(table, StoredTable):
+        return table.rows
+    return frame(replace(table, X=table.X.astype(dtype)))
 
 
 def _calibration(

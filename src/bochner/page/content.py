@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bochner.data.arrays import FloatArray
+from bochner.data.arrays import FloatArray, IntArray
+from bochner.data.row_sources import RowSource
+from bochner.memory import chunks
 from bochner.page.encode import Packed, finite, pack, pack_numbers, quantise, script_json
 from bochner.page.labels import Labels
 from bochner.page.layouts import Layout
@@ -39,7 +41,7 @@ class Rows:
     ----------
     Z, std : ndarray of shape (N, D)
         Latents and their standard deviations.
-    X : ndarray of shape (N, M) or None
+    X : ndarray or RowSource of shape (N, M), or None
         Their data.
     names : list of str or None
     labels : list of Labels
@@ -48,10 +50,28 @@ class Rows:
 
     Z: FloatArray
     std: FloatArray
-    X: FloatArray | None
+    X: FloatArray | RowSource | None
     names: list[str] | None
     labels: list[Labels]
     layouts: list[Layout]
+
+    def spread(self, n_columns: int) -> int:
+        """Return k where the data of every k-th row are looked at: of those in files that a page
+        has room for.
+        """
+        if not isinstance(self.X, RowSource):
+            return 1
+        return max(1, -(-len(self.Z) * n_columns // VIEWS))
+
+    def data(self, columns: IntArray, every: int) -> FloatArray | None:
+        """Return some columns of every k-th row."""
+        if not isinstance(self.X, RowSource):
+            return None if self.X is None else self.X[::every, columns]
+        parts = [
+            self.X.read(rows.start, rows.stop)[-rows.start % every :: every, columns]
+            for rows in chunks(self.X.n_rows, self.X.block_rows)
+        ]
+        return np.concatenate(parts).astype(np.float64)
 
     def to_json(self) -> dict[str, object]:
         """Return all but the data."""
@@ -103,13 +123,14 @@ def gather(
     decoded = None
     if len(rows.Z) * len(columns) <= _DECODED_ENTRIES:
         decoded = decode(model, rows.Z, columns)
-    parts = _views(model, rows, views, grids, decoded)
-    return {**latents, **_fitted_in(parts, planes, room)}
+    every = rows.spread(len(columns))
+    parts = _views(model, rows, views, grids, decoded, every)
+    return {**latents, **_fitted_in(parts, planes, room, every)}
 
 
 @dataclass(frozen=True)
 class _Parts:
-    """A view's arrays: the rows' data, the rows decoded, and every plane."""
+    """A view's arrays: the data of rows, the rows decoded, and every plane."""
 
     view: KeptView
     limits: tuple[FloatArray, FloatArray]
@@ -124,13 +145,14 @@ def _views(
     views: list[KeptView],
     grids: list[tuple[FloatArray, FloatArray]],
     decoded: Any,
+    every: int,
 ) -> list[_Parts]:
     parts = []
     start = 0
     for view in views:
         place = slice(start, start + len(view.columns))
         start = place.stop
-        data = None if rows.X is None else rows.X[:, view.columns]
+        data = rows.data(view.columns, every)
         made = [
             (mean[:, place], std[:, place])
             for mean, std in [*grids, *([] if decoded is None else [decoded])]
@@ -160,14 +182,16 @@ def _largest(stds: list[FloatArray], view: KeptView) -> FloatArray:
     return np.full_like(top, top.max()) if view.shape else np.asarray(top)
 
 
-def _fitted_in(parts: list[_Parts], planes: list[Plane], room: int) -> dict[str, object]:
+def _fitted_in(
+    parts: list[_Parts], planes: list[Plane], room: int, held: int
+) -> dict[str, object]:
     used = sum(mean.size + std.size for part in parts for mean, std in part.planes)
     every, data = _data(parts, room - used)
     used += sum(packed.size for packed in data if packed is not None)
     sizes = [sum(packed.size for packed in part.decoded or ()) for part in parts]
     keep = used + sum(sizes) <= room
     return {
-        "every": every,
+        "every": every * held,
         "planes": [
             {
                 "dims": list(plane.dims),
@@ -200,7 +224,9 @@ def _fitted_in(parts: list[_Parts], planes: list[Plane], room: int) -> dict[str,
 
 
 def _data(parts: list[_Parts], room: int) -> tuple[int, list[Packed | None]]:
-    """Pack the data of every row, or of every k-th row where they need more room."""
+    """Pack the data of every row that is held, or of every k-th of them where they need more
+    room.
+    """
     every = 1
     while True:
         packed = [

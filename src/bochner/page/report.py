@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
 import html
 import os
@@ -32,7 +31,6 @@ from bochner.extras import versions
 from bochner.io.outputs import replacing
 from bochner.io.table import dense
 from bochner.likelihoods.likelihood import offsets_of
-from bochner.memory import Memory
 from bochner.page import charts
 from bochner.page.charts import counted
 from bochner.page.content import Rows, gather
@@ -102,7 +100,7 @@ def report(
         Fitted, or loaded from a file.
     X : array-like, scipy sparse matrix or row source of shape (n, M), optional
         Data to show: rows of the fit, or others, which are placed first. Without it the page shows
-        the rows of the fit as the model decodes them. Those of a file are read into memory.
+        the rows of the fit as the model decodes them. Rows of files are read block by block.
     labels : array-like of shape (n,), or mapping of name to one, optional
         Classes or numbers to colour the rows by.
     path : str or Path
@@ -161,7 +159,7 @@ def report(
                 "give one per row, in their order",
             )
         )
-    values = None if X is None else _values(model._coding.encode(X))
+    values = _values(model._coding.encode(X))
     rows = Rows(
         Z,
         std,
@@ -255,21 +253,14 @@ def _index(X: object) -> list[str] | None:
     return [str(name) for name in index]
 
 
-@functools.singledispatch
-def _values(X: Any) -> FloatArray:
-    """Return numbers, in memory; NA of nullable columns is missing."""
+def _values(X: Any) -> FloatArray | RowSource | None:
+    """Return numbers; NA of nullable columns is missing, and rows of files stay there."""
+    if X is None or isinstance(X, RowSource):
+        return X
     if hasattr(X, "iloc"):
         frame: FloatArray = X.to_numpy(dtype=np.float64, na_value=np.nan)
         return frame
     return np.asarray(X, dtype=np.float64)
-
-
-@_values.register
-def _(X: RowSource) -> FloatArray:
-    size = X.n_rows * X.n_columns * 8
-    what = f"{X.n_rows:,} × {X.n_columns:,} numbers of a page, held in memory"
-    Memory().check(size, what, "pass some of the rows, such as X[:10_000]")
-    return np.asarray(dense(X.whole(), "X"), dtype=np.float64)
 
 
 def _place(

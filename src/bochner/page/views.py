@@ -10,6 +10,7 @@ import numpy as np
 
 from bochner.data.arrays import FloatArray, IntArray
 from bochner.data.columns import evenly_spread
+from bochner.data.row_sources import RowSource
 from bochner.page.encode import Packed, quantise
 from bochner.page.planes import decode
 from bochner.page.shapes import Shape, check_shapes, guess_shape
@@ -95,7 +96,7 @@ class KeptView:
 
 def choose_views(
     model: LatentVariableEstimator,
-    X: FloatArray | None,
+    X: FloatArray | RowSource | None,
     Z: FloatArray,
     shapes: Mapping[str, object],
 ) -> list[KeptView]:
@@ -105,7 +106,7 @@ def choose_views(
     ----------
     model : LatentVariableEstimator
         Fitted.
-    X : ndarray of shape (N, M) or None
+    X : ndarray or RowSource of shape (N, M), or None
     Z : ndarray of shape (N, D)
     shapes : mapping of view to (height, width)
         Views of images; square images without column names are found where the data leave no doubt.

@@ -5,7 +5,8 @@ for ``--batch`` and ``--covariate``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -313,18 +314,39 @@ def write_frame(path: Path, frame: pd.DataFrame, table: FrameTable | None) -> No
     """Write a completed table, or one that was drawn, as csv; whole or not at all. Names that a
     spreadsheet would run as formulas get an apostrophe, as in `write_csv`.
     """
+    with writing_frames(path, table is not None and table.row_names is not None) as write:
+        write(frame)
+
+
+@contextmanager
+def writing_frames(path: Path, named: bool) -> Iterator[Callable[[pd.DataFrame], None]]:
+    """Yield a function that writes consecutive rows of a table as csv; the file appears whole or
+    not at all.
+
+    Parameters
+    ----------
+    path : Path
+    named : bool
+        Whether the index names rows.
+    """
     if path.suffix.lower() != ".csv":
         do = "rename it: labels need a file of text"
         raise InputError(message("an output file .csv for a mixed table", str(path), do))
-    named = table is not None and table.row_names is not None
-    columns = [guarded(str(name)) for name in frame.columns]
-    out = frame.set_axis(columns, axis=1)
-    if named:
-        names = [guarded(str(name)) for name in frame.index]
-        index_name = guarded(str(frame.index.name or ""))
-        out = out.set_axis(names, axis=0).rename_axis(index_name)
-    with replacing(path) as part:
-        out.to_csv(part, index=named)
+    with replacing(path) as part, part.open("w", newline="", encoding="utf-8") as file:
+
+        def write(frame: pd.DataFrame) -> None:
+            _guarded(frame, named).to_csv(file, index=named, header=file.tell() == 0)
+
+        yield write
+
+
+def _guarded(frame: pd.DataFrame, named: bool) -> pd.DataFrame:
+    out = frame.set_axis([guarded(str(name)) for name in frame.columns], axis=1)
+    if not named:
+        return out
+    names = [guarded(str(name)) for name in frame.index]
+    index_name = guarded(str(frame.index.name or ""))
+    return out.set_axis(names, axis=0).rename_axis(index_name)
 
 
 def kind_of(path: Path) -> str:

@@ -1,0 +1,1 @@
+"""Tables with columns of text: read whole, or block by block."""
