@@ -28,7 +28,8 @@ LAYERS: dict[str, str] = {
         io.columnar io.files io.schema io.request io.table io.array_files io.join
         io.annotated
         io.frames io.parquet.columns io.parquet.parts io.parquet.read io.parquet.source
-        io.parquet io.containers io.stored io.csv.text io.csv.files io.csv.source io.csv
+        io.parquet io.containers io.sparse.rows io.sparse.turned io.sparse io.stored io.csv.text
+        io.csv.files io.csv.source io.csv
         io.on_disk io.readers io metrics""",
     "F2 kernels": """
         kernels.base kernels.bivariate kernels.domains kernels.function kernels.indefinite

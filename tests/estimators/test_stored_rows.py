@@ -183,14 +183,6 @@ def test_a_sparse_matrix_in_memory_is_shared_as_others_are(X):
     assert (bo.share(counts) != counts).nnz == 0
 
 
-def test_a_sparse_matrix_on_disk_has_to_be_compressed_by_rows(X, tmp_path):
-    anndata = pytest.importorskip("anndata")
-    matrix = scipy.sparse.csc_array(counts_of(X))
-    anndata.AnnData(matrix).write_h5ad(tmp_path / "x.h5ad")
-    with pytest.raises(InputError, match=r"Write it compressed by rows: X\.tocsr\(\)"):
-        bo.open_rows(tmp_path / "x.h5ad")
-
-
 def test_wide_rows_are_rotated_as_they_are_read(tmp_path):
     rng = np.random.default_rng(1)
     Z = rng.normal(size=(400, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from bochner.errors import InputError
 from bochner.io.on_disk import open_zarr
 from bochner.io.readers import read
 from bochner.io.request import Request
+from bochner.io.sparse import turned
 
 anndata = pytest.importorskip("anndata")
 zarr = pytest.importorskip("zarr")
@@ -99,12 +101,26 @@ def test_a_store_without_x_names_its_layers(X, tmp_path):
         bo.open_rows(tmp_path / "A.zarr")
 
 
-def test_columns_have_to_be_compressed_by_rows(X, tmp_path):
-    anndata.AnnData(sp.csc_matrix(X)).write_zarr(tmp_path / "A.zarr")
-    with pytest.raises(
-        InputError, match=r"a sparse matrix by rows, got csc_matrix in .*tocsr"
-    ):
-        bo.open_rows(tmp_path / "A.zarr")
+@pytest.mark.parametrize("entries", [3, 2**22])
+@pytest.mark.parametrize("kind", ["zarr", "h5ad"])
+def test_a_matrix_by_columns_is_turned_over(kind, entries, tmp_path, monkeypatch):
+    monkeypatch.setattr(turned, "_ENTRIES", entries)
+    counts = np.random.default_rng(0).poisson(0.4, (50, 7)).astype(np.float32)
+    for number, matrix in enumerate((counts, 0 * counts)):
+        path = tmp_path / f"A{number}.{kind}"
+        adata = anndata.AnnData(sp.csc_matrix(matrix))
+        adata.write_zarr(path) if kind == "zarr" else adata.write_h5ad(path)
+        rows = bo.open_rows(path)
+        np.testing.assert_array_equal(np.concatenate(list(rows.blocks())), matrix)
+        np.testing.assert_array_equal(rows.take(np.array([49, 3])), matrix[[49, 3]])
+        whole = rows.whole()
+        assert whole.has_canonical_format
+        np.testing.assert_array_equal(whole.toarray(), matrix)
+    monkeypatch.setattr(turned.shutil, "disk_usage", lambda _: SimpleNamespace(free=9))
+    anndata.AnnData(sp.csc_matrix(counts)).write_h5ad(tmp_path / "B.h5ad")
+    match = r"free in .* \(TMPDIR\), to turn over .*B\.h5ad, got 9 bytes\. Write the .*tocsr"
+    with pytest.raises(InputError, match=match):
+        bo.open_rows(tmp_path / "B.h5ad")
 
 
 def test_a_group_is_refused_by_the_paths_of_its_arrays(X, tmp_path):

@@ -198,12 +198,8 @@ class ArraySource(RowSource):
             place = f"rows {start} to {stop - 1}"
             wanted = (stop - start, self.n_columns)
             raise changed(f"shape {part.shape} for {place}, which had {wanted}")
-        mapped = _mapped_file(self.array)
-        if mapped is None:
-            return part.astype(self.dtype, copy=False)
-        # pages that were read count as memory of the process until it gives them back
-        rows = part.astype(self.dtype)
-        mapped.madvise(mmap.MADV_DONTNEED)
+        rows = part.astype(self.dtype, copy=_mapped_file(self.array) is not None)
+        released(self.array)
         return rows
 
 
@@ -281,6 +277,15 @@ def _mapped_file(array: object) -> mmap.mmap | None:
     if getattr(array, "mode", "c") == "c" or not hasattr(mmap, "MADV_DONTNEED"):
         return None
     return _map_of(array)
+
+
+def released(array: object) -> None:
+    """Give back the pages of a memory map: those that were read or written count as memory of the
+    process until then.
+    """
+    mapped = _mapped_file(array)
+    if mapped is not None:
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def additive_checksum(X: Any, start: int) -> int:

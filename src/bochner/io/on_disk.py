@@ -189,10 +189,10 @@ def _annotated(path: Path, request: Request) -> StoredTable | None:
         sizes = matrix.attrs.get("shape", getattr(matrix, "shape", ()))
         shape = tuple(int(n) for n in sizes)
         is_dense = isinstance(matrix, h5py.Dataset)
-        by_rows = is_dense or "csr" in str(matrix.attrs["encoding-type"])
+        known = is_dense or str(matrix.attrs["encoding-type"]).startswith(("csr", "csc"))
     except (OSError, KeyError, TypeError):
         return None  # refused by who reads it whole
-    if len(shape) != 2 or not by_rows or not _is_large((shape[0], shape[1])):
+    if len(shape) != 2 or not known or not _is_large((shape[0], shape[1])):
         file.close()
         return None
     return _named(path, request, matrix, file, [labels(file[part]) for part in ("obs", "var")])

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from bochner.data.arrays import FloatArray
 from bochner.data.columns import listing
-from bochner.data.row_sources import ArraySource, IntArray, RowSource, SomeColumns, floating
+from bochner.data.row_sources import ArraySource, IntArray, RowSource, SomeColumns
 from bochner.errors import InputError, message, shown
 from bochner.extras import require
 from bochner.io.extensions import in_zarr
@@ -22,7 +20,9 @@ from bochner.io.outputs import exists
 from bochner.io.parquet.columns import schema_of
 from bochner.io.parquet.parts import parts_of
 from bochner.io.parquet.source import ParquetSource
-from bochner.io.table import check_places, dense, places_outside, unreadable
+from bochner.io.sparse.rows import SparseRows
+from bochner.io.sparse.turned import Turned
+from bochner.io.table import unreadable
 
 if TYPE_CHECKING:
     import zarr
@@ -42,9 +42,9 @@ def open_rows(
         A ``.npy`` file, a ``.zarr`` array, the ``X`` of a ``.h5ad`` file or of a ``.zarr`` store
         that AnnData wrote, a path inside a store (``A.zarr/layers/counts``), or parquet: a file, a
         folder of files with the same columns, or several such files, in this order. Sparse matrices
-        are compressed by rows; zeros are observed values. The index of pandas and Dask is left out
-        of the columns of parquet files, and so are files of a folder whose names begin with a dot
-        or an underscore.
+        that are compressed by columns are turned over in a temporary file; zeros are observed
+        values. The index of pandas and Dask is left out of the columns of parquet files, and so are
+        files of a folder whose names begin with a dot or an underscore.
     columns : sequence or array of str, optional
         Columns of parquet files, such as a model's ``feature_names_in_``; by default all.
 
@@ -219,7 +219,7 @@ def matrix_rows(
     Raises
     ------
     InputError
-        It is compressed by columns, or a group of something else.
+        It is a group of something else, or damaged.
     """
     if hasattr(matrix, "dtype") and hasattr(matrix, "shape"):
         rows = ArraySource(matrix)
@@ -228,9 +228,7 @@ def matrix_rows(
     if encoding.startswith("csr"):
         return SparseRows(matrix, str(path), columns, index)
     if encoding.startswith("csc"):
-        got = f"{encoding} in {path}"
-        do = "write it compressed by rows: X.tocsr()"
-        raise InputError(message("a sparse matrix by rows", got, do))
+        return SparseRows(Turned(matrix, str(path)), str(path), columns, index)
     names = [str(name) for name in matrix]
     held = f" that holds {listing(names)}" if names else " that holds nothing"
     do = f"name one of its arrays: {path / (names[0] if names else 'NAME')}"
@@ -240,61 +238,3 @@ def matrix_rows(
 def _encoding(array: object) -> str:
     attributes = dict(getattr(array, "attrs", {}))
     return str(attributes.get("encoding-type", ""))
-
-
-class SparseRows(RowSource):
-    """A sparse matrix in a file, compressed by rows: its blocks are dense, zeros are observed.
-
-    Parameters
-    ----------
-    group : group of HDF5 or zarr
-        With ``data``, ``indices``, ``indptr`` and the attribute ``shape``, as anndata writes it.
-    place : str
-        Of the matrix, for messages.
-    columns : list of str, optional
-        Names.
-    index : ndarray of int, shape (n_columns,), optional
-        Which columns of the matrix these are; None: all.
-    """
-
-    def __init__(
-        self,
-        group: Any,
-        place: str,
-        columns: list[str] | None = None,
-        index: IntArray | None = None,
-    ) -> None:
-        self._group = group
-        self._place = place
-        self._index = slice(None) if index is None else index
-        self._shape = tuple(int(n) for n in group.attrs["shape"])
-        self.n_rows = self._shape[0]
-        self.n_columns = self._shape[1] if index is None else len(index)
-        self.columns = columns
-        self.dtype = floating(np.dtype(group["data"].dtype))
-
-    def _rows(self, start: int, stop: int) -> Any:
-        ends = np.asarray(self._group["indptr"][start : stop + 1], dtype=np.int64)
-        entries = slice(int(ends[0]), int(ends[-1]))
-        values = self._group["data"][entries]
-        places = self._group["indices"][entries]
-        shape = (stop - start, self._shape[1])
-        try:
-            rows: Any = sp.csr_array((values, places, ends - ends[0]), shape=shape)
-        except ValueError as error:
-            raise places_outside(shape, self._place, error) from error
-        check_places(rows, self._place)
-        return rows[:, self._index].astype(self.dtype)
-
-    def read(self, start: int, stop: int) -> FloatArray:
-        """Return the rows from ``start`` to before ``stop``."""
-        return dense(self._rows(start, stop), self._place, self.dtype)
-
-    def whole(self) -> Any:
-        """Return all rows, sparse."""
-        return self._rows(0, self.n_rows)
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of the numbers and of their places."""
-        return int(self._group["data"].shape[0]) * (self.dtype.itemsize + 8)

@@ -1,0 +1,1 @@
+"""Sparse matrices in files: compressed by rows, or by columns."""
