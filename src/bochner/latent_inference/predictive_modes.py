@@ -39,6 +39,8 @@ from bochner.weight_posterior.posterior import NonConjugatePosterior, ViewPoster
 # Points of a kind at which rows are looked up, the standard deviation of those of a cloud.
 _N_POINTS = 96
 _WIDE = 2.5
+# Points of one latent, evenly on a line, and its end: rows unlike all others lie out there.
+_ON_LINE, _ALONG = 300, 9.0
 # Numbers of which densities are taken at once: about what stays in a processor's cache.
 CACHED_NUMBERS = 2**18
 
@@ -245,10 +247,14 @@ def points_around(candidates: Tensor, n_between: int = 0) -> Tensor:
     """Return where rows may lie: some candidates; and, for rows unlike all training rows, a wide
     cloud, where the weights are uncertain, with more points where the prior puts rows.
     """
+    some = candidates[:: -(-candidates.shape[0] // _N_POINTS)]
+    if candidates.shape[1] == 1:
+        line = torch.linspace(-_ALONG, _ALONG, _ON_LINE, dtype=torch.float64)
+        return torch.cat([some, line[:, None]])
     source = random.generator(0, "score/starts")
     cloud = random.normal(_N_POINTS + n_between, candidates.shape[1], source, "sobol")
     cloud[:_N_POINTS] *= _WIDE
-    return torch.cat([candidates[:: -(-candidates.shape[0] // _N_POINTS)], cloud])
+    return torch.cat([some, cloud])
 
 
 def table(
