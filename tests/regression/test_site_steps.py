@@ -99,8 +99,8 @@ def test_weights_of_some_rows_settle_among_all(seed):
     some = of_some(likelihood, few, sites, features_of(x[index], f, few))
     passes = SitePasses(block, [x], f, likelihood, sites)
     weights, value = passes.settled(some, TOLERANCE)
-    torch.testing.assert_close(value, passes.value(weights))
-    once = float(passes.value(passes.stepped(some, TOLERANCE)[0]))
+    torch.testing.assert_close(value, passes.bound(weights))
+    once = float(passes.bound(passes.stepped(some, TOLERANCE)[0]))
     assert float(value) > once
     assert float(value) > constant(block)
     _, further = passes.settled(weights, TOLERANCE)

@@ -155,8 +155,8 @@ def _(
     likelihood = cast(NonConjugateLikelihood, view.likelihood)
     known = anchored_weights(view, anchors[0], f, encoded_block(anchors[1]))
     passes = SitePasses(encoded_block(blocks), [x], f, likelihood, sites, processes)
-    _, value = passes.settled(known, LOST_PER_ENTRY)
-    return value
+    weights, bound = passes.settled(known, LOST_PER_ENTRY)
+    return bound + passes.gap(weights)
 
 
 def features_of(x: Tensor, f: Frequencies, block: Block) -> Tensor:

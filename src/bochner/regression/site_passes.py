@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -113,7 +114,7 @@ class SitePasses:
         self._n_rows = processes.total(block.n_rows)
 
     def settled(self, weights: Weights, tol: float, least: int = 1) -> tuple[Weights, Tensor]:
-        """Return a q(A) that further steps would hardly better, and ``value`` of it.
+        """Return a q(A) that further steps would hardly better, and ``bound`` of it.
 
         Parameters
         ----------
@@ -127,20 +128,17 @@ class SitePasses:
             whole, before = self.stepped(weights, tol)
             at = functools.partial(self._between, weights, whole)
             step = furthest(at, before, slack, SHARES)
-            weights, gap = step.end
+            weights = step.end
             if i + 1 >= least and step.settles(self._n_rows * len(self.columns)):
                 break
-        return weights, step.bound.sum() + gap
+        return weights, step.bound.sum()
 
-    def _between(
-        self, begin: Weights, end: Weights, share: Tensor
-    ) -> tuple[tuple[Weights, Tensor], Tensor]:
-        """Return a q(A) on the way from one to another one and the gap of all groups there, and
-        their bounds, (G,).
+    def _between(self, begin: Weights, end: Weights, share: Tensor) -> tuple[Weights, Tensor]:
+        """Return a q(A) on the way from one to another one, and the bounds of groups there,
+        (G,).
         """
         there = begin.towards(end, share)
-        bounds, gap = self._bounds(there)
-        return (there, gap), bounds
+        return there, self._bounds(there)
 
     def stepped(self, weights: Weights, tol: float) -> tuple[Weights, Tensor]:
         """Return the q(A) that the sites laid at one lead to, and the bound at that one, without
@@ -197,28 +195,39 @@ class SitePasses:
         stepped = Weights(mean, inverse.to(mean), logdet, traces(inverse), self._sizes)
         return stepped, self._by_group(value - weights.kl() + self._prior)
 
-    def value(self, weights: Weights) -> Tensor:
-        """Return the bound of all rows with its gap at a q(A), scalar float64, in nats."""
-        bounds, gap = self._bounds(weights)
-        return bounds.sum() + gap
+    def bound(self, weights: Weights) -> Tensor:
+        """Return the bound of all rows at a q(A), without its gap, scalar float64, in nats."""
+        return self._bounds(weights).sum()
 
-    def _bounds(self, weights: Weights) -> tuple[Tensor, Tensor]:
-        """Return the bound of every group at a q(A), (G,), and the gap of all."""
+    def gap(self, weights: Weights) -> Tensor:
+        """Return the gap of the bound at a q(A), scalar float64, in nats."""
+        none = self._prior.new_empty(0, len(self.columns))
+        if self._likelihood.gap(none, none, none, self.columns) is None:
+            return none.new_zeros((), dtype=torch.float64)
+
+        def of_entries(part: _Part, laid: _Laid) -> Tensor:
+            mean = part.total + laid.mean
+            return cast(
+                Tensor, self._likelihood.gap(part.y, mean, laid.variance, self.columns)
+            )
+
+        return self._total(weights, of_entries).sum()
+
+    def _bounds(self, weights: Weights) -> Tensor:
+        """Return the bound of every group at a q(A), (G,), float64."""
+        value = self._total(weights, lambda _, laid: laid.slopes.value)
+        return self._by_group(value - weights.kl() + self._prior)
+
+    def _total(self, weights: Weights, of_entries: Callable[[_Part, _Laid], Tensor]) -> Tensor:
+        """Return what all entries of each column have at a q(A), (m,), float64."""
         share = 1.0 / len(self._latents)
 
         def of_part(part: _Part) -> Sequence[Tensor]:
-            laid = self._laid(part, weights)
-            mean = part.total + laid.mean
-            gap = self._likelihood.gap(part.y, mean, laid.variance, self.columns)
-            value, loose = (
-                share * part.mask.apply(each).sum(0, dtype=torch.float64)
-                for each in (laid.slopes.value, torch.zeros_like(mean) if gap is None else gap)
-            )
-            return value, loose
+            entries = part.mask.apply(of_entries(part, self._laid(part, weights)))
+            return (share * entries.sum(0, dtype=torch.float64),)
 
-        zeros = torch.zeros_like(self._prior, dtype=torch.float64)
-        value, gap = self._summed(of_part, zeros, zeros)
-        return self._by_group(value - weights.kl() + self._prior), gap.sum()
+        (total,) = self._summed(of_part, torch.zeros_like(self._prior, dtype=torch.float64))
+        return total
 
     def _by_group(self, by_column: Tensor) -> Tensor:
         return group_sums(by_column[None], self._sizes)[0]
