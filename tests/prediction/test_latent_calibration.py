@@ -261,6 +261,21 @@ def test_intervals_of_two_far_modes_leave_out_what_lies_between():
         torch.testing.assert_close(back, torch.full((1, 1), share).double())
 
 
+def test_distribution_functions_end_at_one():
+    """Weights add up to it but for rounding, by which a file of shares was none."""
+    source = torch.Generator().manual_seed(0)
+    weights = torch.randn(200, 40, generator=source, dtype=torch.float64)
+    means, covariances = torch.zeros(200, 40, 1), torch.ones(200, 40, 1, 1)
+    modes = Modes(means.double(), covariances.double(), weights)
+    assert float(weights.softmax(1).sum(1).max()) > 1.0
+    points = torch.randn(200, len(grid_points()), generator=source, dtype=torch.float64)
+    for posterior in (modes, OnGrid.of(points.softmax(1))):
+        for x in (6.0, 60.0):
+            below = posterior.distribution(torch.full((200, 1), x).double())
+            assert bool((below <= 1.0).all())
+            assert bool((below > 0.99).all())
+
+
 def test_what_nothing_tells_of_has_the_intervals_of_the_prior():
     view, candidates = gaussian_view(2, key="std")
     y = torch.full((2, 12), torch.nan, dtype=torch.float64)

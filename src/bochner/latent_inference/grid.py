@@ -114,7 +114,9 @@ class OnGrid:
         at = (x / _STEP + 0.5 * cells).clamp(0.0, float(cells))
         lower = at.long().clamp(max=cells - 1)
         start = self.below.gather(1, lower)
-        return start + (at - lower) * (self.below.gather(1, lower + 1) - start)
+        share = start + (at - lower) * (self.below.gather(1, lower + 1) - start)
+        # as that of `Modes`
+        return share.clamp(max=1.0)
 
     def with_place(self, placement: Placement, shares: Tensor) -> OnGrid:
         """Return posteriors in which a normal distribution about every row's place has this share,

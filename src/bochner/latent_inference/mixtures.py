@@ -151,7 +151,8 @@ class Modes:
         root = torch.diagonal(self.covariances, dim1=-2, dim2=-1).sqrt()
         below = torch.special.ndtr((x[:, None] - self.means) / root)
         share: Tensor = (self.log_weights.softmax(1)[..., None] * below).sum(1)
-        return share
+        # weights add up to 1 but for rounding, and no file takes shares above it
+        return share.clamp(max=1.0)
 
     def with_place(self, placement: Placement, shares: Tensor) -> Modes:
         """Return a mixture in which a normal distribution about every row's place has this share,
