@@ -21,7 +21,7 @@ LAYERS: dict[str, str] = {
         _typing errors extras random linalg quadrature memory processes progress markup""",
     "F1 data, files, metrics": """
         data.arrays data.columns data.likelihood_names data.masks
-        data.row_sources data.sparse data.accepted data.validation
+        data.file_arrays data.row_sources data.sparse data.accepted data.validation
         data.views data.covariates
         data.stored data.support
         data.missing data.kinds data io.extensions io.csv.headers io.outputs io.csv.write

@@ -586,6 +586,37 @@ def test_outputs_that_cannot_be_written_are_refused_first(fitted, folder, tmp_pa
         assert text in refused("transform", fitted[0], folder, "--out", tmp_path / name)
     same = tmp_path / "z.csv"
     assert "two files" in refused("impute", fitted[0], folder, "--out", same, "--std", same)
+    # with --force, too: what is there is no result
+    place = tmp_path / "there.csv"
+    place.mkdir()
+    for command in ("transform", "impute"):
+        said = refused(command, fitted[0], folder, "--out", place, "--force")
+        assert "an output file, got the folder" in said
+    store = tmp_path / "there.zarr"
+    store.mkdir()
+    (store / "notes.txt").write_text("mine")
+    said = refused("transform", fitted[0], folder, "--out", store, "--force")
+    assert "an output file, got the folder" in said
+    assert (store / "notes.txt").read_text() == "mine"
+    rows = tmp_path / "rows.csv"
+    rows.write_text("a\n1\n")
+    for command in ("transform", "impute"):
+        said = refused(command, fitted[0], rows, "--out", rows, "--force")
+        assert "results beside the data" in said
+    said = refused("transform", fitted[0], folder, "--out", same, "--log", rows)
+    assert "a file for the log" in said
+    assert rows.read_text() == "a\n1\n"
+
+
+def test_paths_that_the_system_refuses_say_what_to_do(fitted, tmp_path):
+    long = tmp_path / ("a" * 300 + ".csv")
+    assert "(File name too long). Choose a shorter name." in refused("info", long)
+    loop = tmp_path / "views" / "loop.csv"
+    loop.parent.mkdir()
+    loop.symlink_to(loop.name)
+    assert "links are meant for" in refused("info", loop.parent)
+    said = refused("info", long.with_name("a.csv"), "--log", tmp_path)
+    assert "(Is a directory). Name a file" in said
 
 
 def test_warnings_are_lines(tmp_path, matrix):

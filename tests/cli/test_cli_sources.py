@@ -343,7 +343,7 @@ def test_a_log_keeps_what_was_said_and_the_bound(data, tmp_path):
     )
     assert "no.npy, which does not exist" in log.read_text()[len(text) :]
     assert refused("info", data, "--log", tmp_path / "no" / "l.log").endswith(
-        "No such file or directory"
+        "(No such file or directory). Check it."
     )
 
 
@@ -367,7 +367,10 @@ def test_outputs_that_exist_are_replaced_only_by_force(data, tmp_path, monkeypat
     assert "a folder to write to, got" in result
     assert "without permission" in result
     assert "a folder to write to" in refused("fit", data, "--out", tmp_path / "p", *SMALL)
-    assert refused("fit", data, "--out", data / "below", *SMALL).endswith("Not a directory")
+    said = refused("fit", data, "--out", data / "below", *SMALL)
+    assert said.endswith(
+        "(Not a directory). Choose another: a part of it is a file, and no folder."
+    )
 
 
 def test_an_estimate_before_the_fit(data, tmp_path):

@@ -699,3 +699,31 @@ def test_a_zarr_store_of_anndata_is_fitted_and_its_columns_are_found_by_name(
     assert "layer only for h5ad and h5mu files" in said
     said = refused("fit", tmp_path / "A.zarr/obs", "--out", tmp_path / "no")
     assert "Name one of its arrays: " in said
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr", "csc", "names", "zarr"])
+def test_a_part_of_a_large_file_that_cannot_be_read_names_the_file(kind, X, tmp_path):
+    anndata = pytest.importorskip("anndata")
+    h5py = pytest.importorskip("h5py")
+    sparse = pytest.importorskip("scipy.sparse")
+    if kind == "zarr":
+        path = zarr_array(X, tmp_path)
+        for chunk in path.rglob("*"):
+            if chunk.is_file() and not chunk.name.startswith((".", "zarr")):
+                chunk.write_bytes(b"no longer what was written")
+    else:
+        made = {"csr": sparse.csr_matrix, "csc": sparse.csc_matrix}.get(kind, np.asarray)
+        adata = anndata.AnnData(made(X))
+        adata.var_names = COLUMNS
+        path = tmp_path / "x.h5ad"
+        adata.write_h5ad(path, compression="gzip")
+        part = {"dense": "X", "names": "obs/_index"}.get(kind, "X/indices")
+        with h5py.File(path) as file:
+            place = file[part].id.get_chunk_info(0).byte_offset
+        content = bytearray(path.read_bytes())
+        content[place + 2 : place + 40] = bytes(38)
+        path.write_bytes(content)
+    for command in (["info"], ["fit", "--out", tmp_path / "run"]):
+        said = refused(command[0], path, *command[1:])
+        assert f"x.{path.suffix[1:]}" in said
+        assert "damaged" in said

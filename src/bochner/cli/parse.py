@@ -223,6 +223,25 @@ def check_output(path: Path, force: bool = False, endings: Sequence[str] = OUTPU
                 "add --force to replace it, or rename",
             )
         )
+    # a zarr array is a folder; others hold what nobody asked to replace
+    if path.is_dir() and not (path.suffix.lower() == ".zarr" and _is_store(path)):
+        got = f"the folder {path}"
+        raise InputError(message("an output file", got, "choose another name"))
+
+
+def _is_store(folder: Path) -> bool:
+    """Tell whether a folder is a store of zarr, or empty."""
+    marks = (".zarray", ".zgroup", "zarr.json")
+    return any((folder / mark).is_file() for mark in marks) or not any(folder.iterdir())
+
+
+def check_beside(data: Path, outs: Sequence[Path]) -> None:
+    """Refuse results in the place of the data: --force is about results."""
+    for out in outs:
+        if out.exists() and out.samefile(data):
+            raise InputError(
+                message("results beside the data", f"{out} for both", "rename one")
+            )
 
 
 def check_writable(folder: Path) -> None:

@@ -29,7 +29,7 @@ from bochner.cli.options import (
     Seed,
     SizeFactorColumn,
 )
-from bochner.cli.parse import COLUMNAR, OUTPUTS, check_model, check_output
+from bochner.cli.parse import COLUMNAR, OUTPUTS, check_beside, check_model, check_output
 from bochner.cli.session import session
 from bochner.io.extensions import check_source
 
@@ -65,6 +65,7 @@ def transform(
     with session(as_json, log) as reply:
         check_model(model)
         check_source(data)
+        check_beside(data, [out])
         check_output(out, force, (*OUTPUTS, *COLUMNAR))
         from bochner.cli import apply as logic
         from bochner.cli.data import Reading
@@ -111,7 +112,9 @@ def impute(
     with session(as_json, log) as reply:
         check_model(model)
         check_source(data)
-        for path in (out,) if std is None else (out, std):
+        outs = (out,) if std is None else (out, std)
+        check_beside(data, outs)
+        for path in outs:
             check_output(path, force)
         from bochner.cli import apply as logic
         from bochner.cli.data import Reading

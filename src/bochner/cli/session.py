@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import errno
 import io
 import json
 import logging
@@ -26,7 +27,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from bochner.errors import InputError, NumericalError, StorageError, printable
+from bochner.errors import InputError, NumericalError, StorageError, message, printable
+from bochner.io.extensions import EXTENSIONS, extension_of
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
@@ -261,9 +263,7 @@ def _fail_with(error: Exception, as_json: bool) -> None:
     if isinstance(error, StorageError):
         _fail(f"Error: {error}", NOT_WRITTEN, as_json)
     if is_bad_input(error):
-        reason = (
-            f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-        )
+        reason = _of_path(error) if isinstance(error, OSError) else str(error)
         _fail(f"Error: {reason}", BAD_INPUT, as_json)
     if isinstance(error, Warning):
         text = " ".join(str(error).split())
@@ -277,6 +277,22 @@ def _fail_with(error: Exception, as_json: bool) -> None:
         "the version."
     )
     _fail(f"Error: {type(error).__name__}: {error}", FAULT, as_json)
+
+
+# What to do where the system refuses a path.
+_PATHS = {
+    errno.EACCES: "allow it (chmod), or choose another",
+    errno.EPERM: "allow it (chmod), or choose another",
+    errno.EISDIR: "name a file: it is a folder",
+    errno.ELOOP: "name the file that its links are meant for: they lead to themselves",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ENOTDIR: "choose another: a part of it is a file, and no folder",
+}
+
+
+def _of_path(error: OSError) -> str:
+    do = _PATHS.get(error.errno or 0, "check it")
+    return message("a path that can be used", f"{error.filename} ({error.strerror})", do)
 
 
 def _fail(text: str, code: int, as_json: bool) -> None:
@@ -316,7 +332,16 @@ class _LogFile(logging.FileHandler):
 
 @contextmanager
 def _logged(path: Path) -> Iterator[_LogFile]:
-    """Append the package's messages to a file; what was set before is set again afterwards."""
+    """Append the package's messages to a file; what was set before is set again afterwards.
+
+    Raises
+    ------
+    InputError
+        The file is called as data are.
+    """
+    if extension_of(path) in EXTENSIONS:
+        do = "write --log fit.log"
+        raise InputError(message("a file for the log", f"{path}, a name of data", do))
     handler = _LogFile(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     level = _LOG.level

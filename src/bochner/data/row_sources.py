@@ -5,7 +5,6 @@ A source knows its size and gives blocks of rows; whoever reads it holds one blo
 
 from __future__ import annotations
 
-import mmap
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -15,6 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.data.arrays import FloatArray
+from bochner.data.file_arrays import (
+    changed,
+    check_there,
+    mapped_file,
+    place_of,
+    readable,
+    release,
+)
 from bochner.errors import InputError, message
 from bochner.memory import chunks, passes
 from bochner.processes import local_part
@@ -192,14 +199,15 @@ class ArraySource(RowSource):
     @np.errstate(over="ignore", invalid="ignore")
     def read(self, start: int, stop: int) -> FloatArray:
         """Return the rows from ``start`` to before ``stop``."""
-        _check_there(self.array)
-        part = np.asarray(self.array[start:stop])
+        check_there(self.array)
+        with readable(place_of(self.array)):
+            part = np.asarray(self.array[start:stop])
         if part.shape != (stop - start, self.n_columns):
             place = f"rows {start} to {stop - 1}"
             wanted = (stop - start, self.n_columns)
             raise changed(f"shape {part.shape} for {place}, which had {wanted}")
-        rows = part.astype(self.dtype, copy=_mapped_file(self.array) is not None)
-        released(self.array)
+        rows = part.astype(self.dtype, copy=mapped_file(self.array) is not None)
+        release(self.array)
         return rows
 
 
@@ -241,51 +249,6 @@ class PartSource(_OfAnother):
     def read(self, start: int, stop: int) -> FloatArray:
         """Return the rows from ``start`` to before ``stop``."""
         return self.source.read(self._start + start, self._start + stop)
-
-
-def _check_there(array: Any) -> None:
-    """Refuse an array of a file that was closed since, or cut short: reading a memory map beyond
-    its end kills the process.
-    """
-    # h5py's are falsy once their file is closed
-    if type(array).__module__.startswith("h5py") and not array:
-        raise changed("a file that was closed")
-    mapped = _map_of(array)
-    if mapped is None:
-        return
-    # the map begins at a page, not after it; slices keep the offset of the whole
-    offset = int(getattr(array, "offset", 0))
-    needed = offset - offset % mmap.ALLOCATIONGRANULARITY + len(mapped)
-    size = mapped.size()
-    if size < needed:
-        name = getattr(array, "filename", None) or "a file"
-        raise changed(f"{size:,} bytes in {name}, which had {needed:,}")
-
-
-def _map_of(array: object) -> mmap.mmap | None:
-    """Return the memory map from which an array of NumPy's reads; None for other arrays."""
-    while isinstance(array, np.ndarray):
-        array = array.base
-    return array if isinstance(array, mmap.mmap) else None
-
-
-def _mapped_file(array: object) -> mmap.mmap | None:
-    """Return the file that a memory map of NumPy's reads from, where the system can be told which
-    of its pages are not needed; None for other arrays, and where writes stay in memory (mode "c"):
-    those would be lost.
-    """
-    if getattr(array, "mode", "c") == "c" or not hasattr(mmap, "MADV_DONTNEED"):
-        return None
-    return _map_of(array)
-
-
-def released(array: object) -> None:
-    """Give back the pages of a memory map: those that were read or written count as memory of the
-    process until then.
-    """
-    mapped = _mapped_file(array)
-    if mapped is not None:
-        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def additive_checksum(X: Any, start: int) -> int:
@@ -423,12 +386,6 @@ def read_by_parts(X: object) -> RowSource | None:
     return ArraySource(X) if is_stored(X) else None
 
 
-def changed(got: str) -> InputError:
-    """Build the error for rows that are others than before."""
-    do = "start again when nothing writes to the data any more"
-    return InputError(message("the same rows from start to end", got, do))
-
-
 def floating(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
     """Return the precision in which numbers of a type are computed: float32 stays, whole numbers
     and all others become float64.
@@ -467,7 +424,7 @@ def is_stored(X: object) -> bool:
     kind = type(X).__module__.partition(".")[0]
     if kind not in ("zarr", "h5py", "dask"):
         return False
-    _check_there(X)
+    check_there(X)
     if is_dask_table(X):
         do = "make it an array: X.to_dask_array(lengths=True)"
         raise InputError(message("an array of rows", f"a {DASK_TABLE}", do))

@@ -15,7 +15,8 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
-from bochner.data.row_sources import ArraySource, changed, read_by_parts
+from bochner.data.file_arrays import changed
+from bochner.data.row_sources import ArraySource, read_by_parts
 from bochner.errors import InputError
 from bochner.memory import chunks
 

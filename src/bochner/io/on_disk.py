@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bochner.data.file_arrays import readable
 from bochner.data.row_sources import IntArray, RowSource
 from bochner.data.stored import unpacked
 from bochner.errors import InputError, message
@@ -195,7 +196,9 @@ def _annotated(path: Path, request: Request) -> StoredTable | None:
     if len(shape) != 2 or not known or not _is_large((shape[0], shape[1])):
         file.close()
         return None
-    return _named(path, request, matrix, file, [labels(file[part]) for part in ("obs", "var")])
+    with readable(str(path)):
+        names = [labels(file[part]) for part in ("obs", "var")]
+    return _named(path, request, matrix, file, names)
 
 
 def _named(
@@ -209,7 +212,8 @@ def _named(
     request.selection.check(str(path))
     if request.mask_var is not None:
         elements = require("anndata.io", "reads files of AnnData")
-        variables = elements.read_elem(store["var"])
+        with readable(str(path)):
+            variables = elements.read_elem(store["var"])
         mask = mask_of(variables, len(columns), request.mask_var, path.name)
         kept = kept[mask[kept]]
     named = [columns[j] for j in kept]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.data.columns import listing
+from bochner.data.file_arrays import readable
 from bochner.data.row_sources import ArraySource, IntArray, RowSource, SomeColumns
 from bochner.errors import InputError, message, shown
 from bochner.extras import require
@@ -228,7 +229,9 @@ def matrix_rows(
     if encoding.startswith("csr"):
         return SparseRows(matrix, str(path), columns, index)
     if encoding.startswith("csc"):
-        return SparseRows(Turned(matrix, str(path)), str(path), columns, index)
+        with readable(str(path)):
+            matrix = Turned(matrix, str(path))
+        return SparseRows(matrix, str(path), columns, index)
     names = [str(name) for name in matrix]
     held = f" that holds {listing(names)}" if names else " that holds nothing"
     do = f"name one of its arrays: {path / (names[0] if names else 'NAME')}"

@@ -17,6 +17,7 @@ from bochner.cli.data import FrameTable, Reading, column_names, frame
 from bochner.cli.parse import quoted
 from bochner.data.columns import listing
 from bochner.data.covariates import Categorical
+from bochner.data.file_arrays import readable
 from bochner.data.kinds import Column, Labelled, Number, Whole, column_of
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.extras import require
@@ -88,7 +89,9 @@ def _of_numbers(table: Table) -> Table:
 
     if table.row_names is not None:
         made.index = table.row_names
-    made = made.rename_axis(table.index_name or None).convert_dtypes()
+    # of infinite numbers and huge ones
+    with np.errstate(invalid="ignore"):
+        made = made.rename_axis(table.index_name or None).convert_dtypes()
     coding = coding_of(made, "auto", None)
     return _table(made, coding) if isinstance(coding, Mixed) else table
 
@@ -467,7 +470,8 @@ def _read(
 def _of_cells(path: Path, names: Sequence[str]) -> pd.DataFrame:
     check_survives(path)
     anndata = require("anndata", "reads h5ad files")
-    obs: pd.DataFrame = anndata.read_h5ad(path, backed="r").obs
+    with readable(str(path)):
+        obs: pd.DataFrame = anndata.read_h5ad(path, backed="r").obs
     lacking = [repr(name) for name in names if name not in obs]
     if lacking:
         known = listing([repr(str(name)) for name in obs.columns]) or "it has no columns"

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import dense_rows
-from bochner.data.row_sources import RowSource, changed
+from bochner.data.file_arrays import changed
+from bochner.data.row_sources import RowSource
 from bochner.data.views import fingerprint
 from bochner.estimators import tensors
 from bochner.estimators.methods.rows import EmptyRows, KnownRows, Patterns, RowsMixin

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.data.arrays import FloatArray
-from bochner.data.row_sources import RowSource, changed
+from bochner.data.file_arrays import changed
+from bochner.data.row_sources import RowSource
 from bochner.errors import InputError
 from bochner.io.csv.files import Columns, has_header
 from bochner.io.csv.headers import pointed

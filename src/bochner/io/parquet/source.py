@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import describe_column
-from bochner.data.row_sources import RowSource, changed
+from bochner.data.file_arrays import changed
+from bochner.data.row_sources import RowSource
 from bochner.errors import InputError, message
 from bochner.extras import require
 from bochner.io.parquet.columns import check_same, data_columns, schema_of

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bochner.data.arrays import FloatArray
+from bochner.data.file_arrays import readable
 from bochner.data.row_sources import IntArray, RowSource, floating
 from bochner.io.table import check_places, dense, places_outside
 
@@ -44,10 +45,11 @@ class SparseRows(RowSource):
         self.dtype = floating(np.dtype(group["data"].dtype))
 
     def _rows(self, start: int, stop: int) -> Any:
-        ends = np.asarray(self._group["indptr"][start : stop + 1], dtype=np.int64)
-        entries = slice(int(ends[0]), int(ends[-1]))
-        values = self._group["data"][entries]
-        places = self._group["indices"][entries]
+        with readable(self._place):
+            ends = np.asarray(self._group["indptr"][start : stop + 1], dtype=np.int64)
+            entries = slice(int(ends[0]), int(ends[-1]))
+            values = self._group["data"][entries]
+            places = self._group["indices"][entries]
         shape = (stop - start, self._shape[1])
         try:
             rows: Any = sp.csr_array((values, places, ends - ends[0]), shape=shape)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.data.row_sources import IntArray, released
+from bochner.data.file_arrays import release
+from bochner.data.row_sources import IntArray
 from bochner.errors import InputError, message
 from bochner.io.table import places_outside
 from bochner.memory import chunks, size_text
@@ -114,10 +115,10 @@ class _InFile:
     def put(self, places: IntArray, values: NDArray[np.generic]) -> None:
         """Write numbers to their places."""
         self._array[places] = values
-        released(self._array)
+        release(self._array)
 
     def __getitem__(self, part: slice) -> NDArray[np.generic]:
         """Return consecutive numbers."""
         values = np.array(self._array[: self.shape[0]][part])
-        released(self._array)
+        release(self._array)
         return values
