@@ -171,6 +171,23 @@ def test_outliers_are_said():
     assert "lie outside 98 % intervals than the inner half lets expect: outliers." in problem
 
 
+@pytest.mark.parametrize("likelihood", ["bernoulli", "categorical"])
+def test_labels_have_no_tails_and_no_outliers(likelihood):
+    """Rows drawn from a model of zeros and ones were said to have heavier tails."""
+    source = np.random.default_rng(6)
+    rows, columns = np.divmod(np.arange(8000), 4)
+    heavy = norm.cdf(source.standard_t(1.5, size=8000))
+    skewed = norm.cdf(0.8 * (source.gamma(2.0, size=8000) - 2.0))
+    for pit in (heavy, skewed):
+        said = assess(
+            "a", pit, np.zeros(8000), rows, columns, likelihood=likelihood
+        ).problems()
+        text = " ".join(said)
+        assert "intervals hold" in text or "predictive distribution on average" in text
+        for word in ("tails", "outliers", "logarithm"):
+            assert word not in text
+
+
 def _normal(k):
     return lambda source, n: k * source.normal(size=n)
 

@@ -37,6 +37,8 @@ _DEPENDENT = 0.03
 _SKEWED = 0.2
 # Counts and what they are taken for where they vary more.
 _ONE_PARAMETER = ("poisson", "binomial")
+# What has no size has no tails, and no shape that another likelihood or a logarithm would change.
+_LABELS = ("bernoulli", "categorical")
 # Tails: entries outside of such intervals, and outside of wider ones, counted in deviations of the
 # inner half and no more than so many of these; shares of them beyond a normal distribution's, and
 # beyond so many standard errors, are said.
@@ -157,7 +159,8 @@ class ViewCalibration:
     def _shape(self) -> list[str]:
         """Say whether errors are skewed, or go together within rows."""
         texts = []
-        if abs(self.skewness) - 3.0 * self.skewness_se > _SKEWED:
+        skewed = abs(self.skewness) - 3.0 * self.skewness_se > _SKEWED
+        if skewed and self.likelihood not in _LABELS:
             texts.append(
                 f"Errors are skewed ({self.skewness:.2f} ± {self.skewness_se:.2f}) where "
                 "predictions are not: another likelihood, or a transformation, such as a logarithm."
@@ -190,6 +193,8 @@ class ViewCalibration:
         """Say whether more entries lie far out than the inner half lets expect; outliers where all
         of those lie further out still.
         """
+        if self.likelihood in _LABELS:
+            return ""
         heavy = self.tails > max(_TAILS_ERRORS * self.tails_se, _TAILS_SHARE)
         far = self.far > max(_TAILS_ERRORS * self.far_se, _FAR_SHARE)
         if far and (not heavy or self.far >= _OUTLIERS * self.tails):
