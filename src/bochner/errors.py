@@ -86,6 +86,9 @@ def _ended(clause: str) -> str:
 
 def shown(value: object) -> str:
     """Return a value as a message quotes it: of a long one the beginning, on one line."""
+    if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
+        # to users np.int64(2) is 2
+        value = value.item()  # type: ignore[attr-defined]
     text = " ".join(line.strip() for line in repr(value).splitlines())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1].rstrip(' ,:;')}…"
 

@@ -349,3 +349,28 @@ def test_files_of_a_folder_are_joined_by_their_first_column_whatever_is_left_out
     (folder / "b.csv").write_text(repeated)
     text = refused("fit", folder, "--columns", "a1,b1", "--out", tmp_path / "run", *SETTINGS)
     assert "row names that differ, got 's4' twice" in text
+
+
+def test_values_are_quoted_as_people_write_them(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame({"a": rng.normal(size=20), "yes": rng.random(20) < 0.5})
+    table["colour"] = rng.choice(["red", "blue"], 20)
+    table.to_csv(tmp_path / "x.csv", index=False)
+    small = ("n_components=1", "n_init=1", "max_iter=3", "n_frequencies=8", "init=pca")
+    words = ["--likelihood", "auto", *(part for name in small for part in ("--set", name))]
+    replied("fit", tmp_path / "x.csv", "--out", tmp_path / "run", *words)
+    table.assign(yes=2).to_csv(tmp_path / "y.csv", index=False)
+    said = refused(
+        "transform", tmp_path / "run", tmp_path / "y.csv", "--out", tmp_path / "z.csv"
+    )
+    assert "got 2 in row 0" in said
+    # what numbers cannot be, in a file of types as in one of text
+    table.to_parquet(tmp_path / "x.parquet", index=False)
+    assert "--likelihood auto fits categories" in refused("info", tmp_path / "x.parquet")
+    # infinite cells are refused without a warning of NumPy's
+    table = pandas.DataFrame({"a": [np.inf, *range(19)], "b": rng.normal(size=20)})
+    table.to_csv(tmp_path / "inf.csv", index=False)
+    done = run("fit", tmp_path / "inf.csv", "--out", tmp_path / "no", *words)
+    assert "got inf in view" in done.stderr
+    assert "invalid value" not in done.stderr

@@ -187,6 +187,13 @@ def _rewrite(path: Path, **changes: object) -> None:
     files.write(path, tensors, {**header, **changes})
 
 
+def test_a_file_names_no_place_that_a_fit_would_write_to(path):
+    _, header = files.read(path, "model", saving.SCHEMA)
+    _rewrite(path, params={**header["params"], "checkpoint": "../../notes.txt"})
+    with pytest.raises(ModelFileError, match=r"params\.checkpoint is a path"):
+        bo.load(path)
+
+
 def test_a_file_cut_short_anywhere_is_refused(path):
     whole = path.read_bytes()
     for length in (0, 1, 7, 8, 100, len(whole) // 2, len(whole) - 1):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import are_row_names, listing
-from bochner.errors import InputError, message
+from bochner.errors import InputError, message, shown
 
 Array = NDArray[np.float64]
 Objects = NDArray[np.object_]
@@ -87,7 +87,7 @@ class Number(Column):
                 if not _is_real(value := values.iloc[row]):
                     want = f"numbers in column {self.name!r}"
                     do = "correct the value, or convert the column by pandas.to_numeric"
-                    raise InputError(message(want, f"{value!r} in row {row}", do))
+                    raise InputError(message(want, f"{shown(value)} in row {row}", do))
         numbers: Array = values.to_numpy(dtype=np.float64, na_value=np.nan)
         return numbers
 
@@ -130,7 +130,7 @@ class Labelled(Column):
                 known = ", ".join(repr(label) for label in self.labels[:_LISTED])
                 want = f"values of training in column {self.name!r} ({known})"
                 do = "make it missing, or fit again with such rows"
-                raise InputError(message(want, f"{value!r} in row {row}", do))
+                raise InputError(message(want, f"{shown(value)} in row {row}", do))
             numbers[row] = position[value]
         return numbers
 

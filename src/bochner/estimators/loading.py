@@ -11,7 +11,7 @@ from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.settings.constraints import check_types
 from bochner.io import files
 from bochner.io.extensions import MODEL_FILE
-from bochner.io.schema import Tensors, parse, same_keys, whole
+from bochner.io.schema import MismatchError, Tensors, parse, same_keys, whole
 from bochner.processes import isolated
 
 
@@ -61,6 +61,9 @@ def _unfitted(header: saving.Header) -> LatentVariableEstimator:
             f"The file needs the model {header.estimator!r}, unknown here. Upgrade bochner."
         )
     same_keys("params", sorted(header.params), sorted(cls().get_params(deep=False)))
+    if header.params.get("checkpoint") is not None:
+        # a path that the next fit would write to
+        raise MismatchError("params.checkpoint is a path, which no model file holds")
     estimator = cls(**{name: saving.decode(value) for name, value in header.params.items()})
     estimator._validate_params()
     return estimator

@@ -70,7 +70,8 @@ def _numbers(column: pd.Series, j: int, names: list[str], place: str) -> NDArray
         where = f"{describe_column(j, names)} of {place}"
         do = (
             f"convert the column to numbers or leave it out; on the command line --drop {names[j]} "
-            f"leaves it out, and --index {names[j]} takes it for the names of rows"
+            f"leaves it out, --index {names[j]} takes it for the names of rows, and --likelihood "
+            "auto fits categories"
         )
         raise InputError(message("numbers", f"{got}, {where}", do)) from error
     return values

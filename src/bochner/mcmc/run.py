@@ -79,7 +79,7 @@ class ChainFiles:
         tensors, header = files.read(path, "chain", SCHEMA)
         if header.get("fingerprint") != self.fingerprint:
             got = f"{path.name}, which belongs to other data or settings"
-            do = "delete it or name another checkpoint"
+            do = "delete it or name another checkpoint; bochner fit starts anew with --force"
             raise InputError(message("the checkpoint of this very model", got, do))
         with whole(path.name, "chain"):
             of_chain = parse(Header, header, "the file")

@@ -202,7 +202,7 @@ class Checkpoint:
                 message(
                     "the checkpoint of this very fit",
                     got,
-                    "delete it or name another checkpoint",
+                    "delete it or name another checkpoint; bochner fit starts anew with --force",
                 )
             )
         return Tensors(tensors), header
