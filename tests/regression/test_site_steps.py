@@ -105,3 +105,20 @@ def test_weights_of_some_rows_settle_among_all(seed):
     assert float(value) > constant(block)
     _, further = passes.settled(weights, TOLERANCE)
     assert float(further - value) < 0.02 * block.Y.numel()
+
+
+@torch.no_grad()
+def test_zeros_where_large_counts_are_are_fitted_as_well_as_by_one_mean():
+    """Sites of zeros that no place tells from large counts are not those that touch."""
+    x, f, likelihood, _ = long_tailed(0)
+    x = x[: N // 2].repeat(2, 1)
+    Y = torch.cat([torch.zeros(N // 2, 2), torch.full((N // 2, 2), 1e5)]).double()
+    block = EncodedBlock.of(Y)
+    sites = Sites(likelihood, block.Y, block.mask, block.offset, 2)
+    features = features_of(x, f, block)
+    weights = of_some(likelihood, block, sites, features)
+    _, of_passes = SitePasses(block, [x], f, likelihood, sites).settled(weights, TOLERANCE)
+    entries = Entries.of(sites, block, None)
+    solution, used = swept(features, likelihood, entries, TOLERANCE, 2, settle=True)
+    for bound in (float(of_passes), float(solution.bounds(used).sum())):
+        assert bound > constant(block) - 10.0 * block.Y.numel()

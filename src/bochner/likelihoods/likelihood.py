@@ -346,6 +346,10 @@ class Slopes:
     d_mean: Tensor
     d_variance: Tensor
 
+    def touching(self) -> tuple[Tensor, Tensor]:
+        """Return precision and slope of the sites with which the bound touches."""
+        return -2.0 * self.d_variance, self.d_mean
+
 
 @dataclass(frozen=True)
 class Curvatures:

@@ -60,7 +60,7 @@ class NonConjugateLikelihood(Likelihood, ABC):
         precision, slope : Tensor of shape (n, m)
             Of exp(slope (psi - mean) - precision (psi - mean)^2 / 2).
         """
-        return -2.0 * slopes.d_variance, slopes.d_mean
+        return slopes.touching()
 
     def beyond_sites(
         self,

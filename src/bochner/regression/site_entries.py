@@ -125,11 +125,14 @@ class Pass:
         return group_sums(bound[None], self.weights.sizes)[0]
 
     def sites(
-        self, entries: Entries, likelihood: NonConjugateLikelihood
+        self, entries: Entries, likelihood: NonConjugateLikelihood, touching: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Return precision and shift on phi(x)^T a, which psi is but for intercept and offset."""
+        """Return precision and shift on phi(x)^T a, which psi is but for intercept and offset; of
+        sites that touch everywhere, or as far as the likelihood lets them.
+        """
         mean = entries.total + self.latent
-        precision, slope = likelihood.site(entries.y, mean, self.variance, self.slopes)
+        given = (entries.y, mean, self.variance, self.slopes)
+        precision, slope = self.slopes.touching() if touching else likelihood.site(*given)
         precision = entries.mask.apply(precision)
         return precision, entries.mask.apply(slope) + precision * self.latent
 
@@ -189,12 +192,15 @@ def swept(
     bound = solution.bounds(entries)
     slack = SLACK * features.shape[1] * bound.new_tensor(entries.sizes)
     settle = settle and n_sweeps > 1
+    touching = False
     for i in range(1, MOST_STEPS if settle else n_sweeps):
-        precision, shift = solution.sites(entries, likelihood)
+        precision, shift = solution.sites(entries, likelihood, touching)
         laid = replace(entries, precision=precision, shift=shift)
         at = functools.partial(between, entries, laid)
         step = furthest(at, bound, slack, SHARES if settle else FEW_SHARES)
         (solution, entries), bound = step.end, step.bound
-        if settle and i + 1 >= n_sweeps and step.settles(entries.y.numel()):
+        stands = step.stands and not touching
+        if settle and i + 1 >= n_sweeps and not stands and step.settles(entries.y.numel()):
             break
+        touching = settle and stands
     return solution, entries

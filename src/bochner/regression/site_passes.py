@@ -124,13 +124,17 @@ class SitePasses:
             Steps to take at the least, as long as they do not lower the bound.
         """
         slack = SLACK * self._n_rows * weights.logdet.new_tensor(self._sizes)
+        touching = False
         for i in range(MOST_STEPS):
-            whole, before = self.stepped(weights, tol)
+            whole, before = self.stepped(weights, tol, touching)
             at = functools.partial(self._between, weights, whole)
             step = furthest(at, before, slack, SHARES)
             weights = step.end
-            if i + 1 >= least and step.settles(self._n_rows * len(self.columns)):
+            stands = step.stands and not touching
+            n_entries = self._n_rows * len(self.columns)
+            if i + 1 >= least and not stands and step.settles(n_entries):
                 break
+            touching = stands
         return weights, step.bound.sum()
 
     def _between(self, begin: Weights, end: Weights, share: Tensor) -> tuple[Weights, Tensor]:
@@ -140,7 +144,9 @@ class SitePasses:
         there = begin.towards(end, share)
         return there, self._bounds(there)
 
-    def stepped(self, weights: Weights, tol: float) -> tuple[Weights, Tensor]:
+    def stepped(
+        self, weights: Weights, tol: float, touching: bool = False
+    ) -> tuple[Weights, Tensor]:
         """Return the q(A) that the sites laid at one lead to, and the bound at that one, without
         its gap, of every group, (G,), float64.
 
@@ -150,6 +156,8 @@ class SitePasses:
             Of the columns in the order of `columns`.
         tol : float
             Twice the nats per entry that means not solved to the end may cost.
+        touching : bool
+            Whether sites touch everywhere, or as far as the likelihood lets them.
         """
         kept: list[Tensor] | None = None
         if self._block.n_rows * len(self._latents) * len(self.columns) <= _HELD:
@@ -159,7 +167,10 @@ class SitePasses:
         def sites(part: _Part) -> tuple[Tensor, Tensor, Tensor]:
             laid = self._laid(part, weights)
             mean = part.total + laid.mean
-            precision, slope = self._likelihood.site(part.y, mean, laid.variance, laid.slopes)
+            given = (part.y, mean, laid.variance, laid.slopes)
+            precision, slope = (
+                laid.slopes.touching() if touching else self._likelihood.site(*given)
+            )
             value = share * part.mask.apply(laid.slopes.value)
             return part.mask.apply(precision) * share, part.mask.apply(slope) * share, value
 

@@ -49,6 +49,13 @@ class Step(Generic[Taken]):
     gain: Tensor
     share: Tensor
 
+    @property
+    def stands(self) -> bool:
+        """Whether some group goes nowhere: sites that do not touch, as those of entries far above
+        their counts, need not say where its bound rises.
+        """
+        return bool((self.share == 0.0).any())
+
     def settles(self, n_entries: int) -> bool:
         """Return whether there is next to nothing left to gain: what a whole step would have, had
         the bound gone on to rise as it did.
