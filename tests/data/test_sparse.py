@@ -314,3 +314,24 @@ def test_what_hides_entries_or_shows_rows_takes_a_sparse_X_too(tmp_path):
         2,
     )
     assert bo.report(plain, X, path=tmp_path / "r.html").stat().st_size > 0
+
+
+@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csc_matrix])
+@pytest.mark.parametrize(
+    ("part", "value"), [("indices", 10**9), ("indices", -7), ("indptr", 9999)]
+)
+def test_entries_outside_a_matrix_are_refused(kind, part, value):
+    """Libraries write them beyond their results, and the process ended."""
+    X = kind(np.eye(30))
+    getattr(X, part)[5] = value
+    calls = (
+        bo.NGMVLVM().fit,
+        bo.FourierFeatures(n_components=4).fit,
+        bo.FourierFeatures(n_components=4).partial_fit,
+        lambda X: bo.stack({"a": X}),
+    )
+    for call in calls:
+        with pytest.raises(
+            InputError, match=r"a sparse matrix of 30 × 30, got entries outside it"
+        ):
+            call(X)

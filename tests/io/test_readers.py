@@ -368,3 +368,15 @@ def test_folder_with_several_arrays_in_a_file(tmp_path):
         InputError, match=r"one array per file of a folder, got 2 arrays in .*a.npz"
     ):
         read(tmp_path)
+
+
+def test_a_file_without_permission_and_a_folder_called_as_one_are_named(tmp_path, monkeypatch):
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("x,y\n1,2\n3,4\n")
+    monkeypatch.setattr("os.access", lambda path, _: path.name != "b.csv")
+    with pytest.raises(InputError, match=r"a file to read, got .*b\.csv without.*chmod u\+r"):
+        read(tmp_path)
+    (tmp_path / "b.csv").unlink()
+    (tmp_path / "b.csv").mkdir()
+    with pytest.raises(InputError, match=r"a \.csv file, got the folder .*b\.csv"):
+        read(tmp_path)

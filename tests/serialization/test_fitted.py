@@ -187,6 +187,14 @@ def _rewrite(path: Path, **changes: object) -> None:
     files.write(path, tensors, {**header, **changes})
 
 
+def test_a_file_without_permission_is_no_damaged_one(path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(
+        ModelFileError, match=r"a model file to read, got .* without permission"
+    ):
+        bo.load(path)
+
+
 def test_a_file_names_no_place_that_a_fit_would_write_to(path):
     _, header = files.read(path, "model", saving.SCHEMA)
     _rewrite(path, params={**header["params"], "checkpoint": "../../notes.txt"})

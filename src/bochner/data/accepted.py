@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, validate_parameter_constraints
 
 from bochner.data.columns import ColumnNames, describe_column
+from bochner.data.file_arrays import check_places
 from bochner.errors import InputError, message, shown
 
 P = ParamSpec("P")
@@ -49,8 +50,9 @@ def as_rows(X: object) -> Any:
     Raises
     ------
     InputError
-        X is nothing that has rows of numbers, two of its columns have one name, or it is an AnnData
-        or a MuData: the message names the functions that take a layer and variables.
+        X is nothing that has rows of numbers, two of its columns have one name, entries of a sparse
+        matrix stand outside it, or it is an AnnData or a MuData: the message names the functions
+        that take a layer and variables.
     """
     if isinstance(X, np.ma.MaskedArray) and X.dtype.names is None:
         # whole numbers have no NaN
@@ -61,6 +63,7 @@ def as_rows(X: object) -> Any:
         return values
     _check_container(X)
     _check_names(X)
+    check_places(X, "X")
     types = getattr(X, "dtypes", ()) if hasattr(X, "iloc") else ()
     if any(getattr(kind, "fill_value", 0) != 0 for kind in types):
         return X.sparse.to_dense() if hasattr(X, "sparse") else X

@@ -96,3 +96,43 @@ def changed(got: str) -> InputError:
     """Build the error for rows that are others than before."""
     do = "start again when nothing writes to the data any more"
     return InputError(message("the same rows from start to end", got, do))
+
+
+def check_places(X: Any, place: str) -> None:
+    """Refuse a sparse matrix whose entries stand outside it, as in damaged files: libraries write
+    them beyond the memory of their results.
+
+    Parameters
+    ----------
+    X : scipy sparse matrix, or ndarray
+    place : str
+        For the message.
+
+    Raises
+    ------
+    InputError
+    """
+    form = getattr(X, "format", "")
+    # of other formats the library looks itself
+    if form not in ("csr", "csc"):
+        return
+    lines, width = X.shape if form == "csr" else X.shape[::-1]
+    ends, entries = X.indptr, X.indices
+    reason = ""
+    if len(ends) != lines + 1 or ends[0] != 0 or (np.diff(ends) < 0).any():
+        reason = "where its lines end is not in order"
+    elif ends[-1] > min(len(entries), len(X.data)):
+        reason = f"{ends[-1]:,} entries, of which {min(len(entries), len(X.data)):,} are there"
+    else:
+        entries = entries[: ends[-1]]
+        outside = entries[(entries < 0) | (entries >= width)]
+        reason = f"entry {int(outside[0]):,} of {width:,}" if outside.size else ""
+    if reason:
+        raise places_outside(X.shape, place, reason)
+
+
+def places_outside(shape: tuple[int, int], place: str, reason: object) -> InputError:
+    """Build the error for a sparse matrix whose entries stand outside its shape."""
+    got = f"entries outside it in {place} ({reason})"
+    do = "write the file again, or build the matrix anew: it is damaged"
+    return InputError(message(f"a sparse matrix of {shape[0]:,} × {shape[1]:,}", got, do))

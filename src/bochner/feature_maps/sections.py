@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
-from bochner.data.file_arrays import changed
+from bochner.data.file_arrays import changed, check_places
 from bochner.data.row_sources import ArraySource, read_by_parts
 from bochner.errors import InputError
 from bochner.memory import chunks
@@ -61,6 +61,7 @@ def by_rows(X: Any) -> Any:
     """Return a sparse matrix compressed by rows, so that they can be cut; whatever else as it
     is.
     """
+    check_places(X, "X")
     compressed = getattr(X, "tocsr", None)
     return X if compressed is None else compressed()
 

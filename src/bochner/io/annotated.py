@@ -15,11 +15,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bochner.data.columns import listing
+from bochner.data.file_arrays import check_places
 from bochner.errors import InputError, message
 from bochner.extras import require
 from bochner.io.join import check_unique, join
 from bochner.io.request import Request
-from bochner.io.table import Table, as_matrix, check_places, dense, unreadable
+from bochner.io.table import Table, as_matrix, dense, unreadable
 from bochner.memory import Memory
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,11 @@ def read(path: str | Path, kind: str, schema: int) -> tuple[dict[str, Tensor], d
     path = Path(path)
     if not exists(path) or not path.is_file():
         raise ModelFileError(message(f"a {kind} file", f"no file at {path}", "check the path"))
+    if not os.access(path, os.R_OK):
+        do = f"allow it: chmod u+r {shlex.quote(str(path))}"
+        raise ModelFileError(
+            message(f"a {kind} file to read", f"{path} without permission", do)
+        )
     try:
         metadata, tensors = _content(path)
         text = metadata[_KEY]

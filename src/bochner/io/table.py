@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bochner.data.file_arrays import check_places
 from bochner.errors import InputError, message
 from bochner.memory import chunks
 
@@ -124,27 +125,3 @@ def dense(X: Any, place: str, dtype: Any = np.float64) -> NDArray[Any]:
     for cut in chunks(X.shape[0], DENSE_ROWS):
         out[cut] = rows[cut].toarray()
     return out
-
-
-def check_places(X: Any, place: str) -> None:
-    """Refuse a sparse matrix whose entries stand outside it, as in damaged files: the library
-    writes them beyond the memory of its result.
-
-    Raises
-    ------
-    InputError
-    """
-    # of other formats the library looks itself
-    if not hasattr(X, "check_format"):
-        return
-    try:
-        X.check_format(full_check=True)
-    except ValueError as error:
-        raise places_outside(X.shape, place, error) from error
-
-
-def places_outside(shape: tuple[int, int], place: str, error: ValueError) -> InputError:
-    """Build the error for a sparse matrix whose entries stand outside its shape."""
-    got = f"entries outside it in {place} ({error})"
-    do = "the file is damaged: write it again"
-    return InputError(message(f"a sparse matrix of {shape[0]:,} × {shape[1]:,}", got, do))

@@ -8,9 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from bochner.data.arrays import FloatArray
-from bochner.data.file_arrays import readable
+from bochner.data.file_arrays import check_places, places_outside, readable
 from bochner.data.row_sources import IntArray, RowSource, floating
-from bochner.io.table import check_places, dense, places_outside
+from bochner.io.table import dense
 
 
 class SparseRows(RowSource):

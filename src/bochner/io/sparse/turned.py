@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.data.file_arrays import release
+from bochner.data.file_arrays import places_outside, release
 from bochner.data.row_sources import IntArray
 from bochner.errors import InputError, message
-from bochner.io.table import places_outside
 from bochner.memory import chunks, size_text
 
 # Entries that are turned over together.
