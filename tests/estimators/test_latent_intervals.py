@@ -10,6 +10,7 @@ from sklearn.datasets import load_digits
 
 import bochner as bo
 from bochner.errors import InputError
+from bochner.latent_inference.infer import Placer
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -38,6 +39,21 @@ def test_limits_go_alone_and_beside_standard_deviations(fitted):
     np.testing.assert_array_equal(same, Z)
     np.testing.assert_array_equal(std, model.transform(X, return_std=True)[1])
     np.testing.assert_array_equal(limits, [low, high])
+
+
+def test_limits_cost_one_placement(fitted, monkeypatch):
+    """Rows were placed once for the places, and again for the limits."""
+    model, X = fitted
+    n_placed = []
+    place = Placer.place
+
+    def counted(self, rows, *args, **kwargs):
+        n_placed.append(len(rows[0]))
+        return place(self, rows, *args, **kwargs)
+
+    monkeypatch.setattr(Placer, "place", counted)
+    model.transform(X, return_std=True, interval=0.9)
+    assert n_placed == [len(X)]
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "poisson"])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -200,13 +200,20 @@ def latent_std(
         1 for a row without observed entries, and in dimensions that no observed view sees. Of
         float32 computations: good to three digits.
     """
+    known = posteriors(views, candidates, placement, rows, offsets)
+    return _std(known, placement, seen_dimensions(views, rows, placement.mean.shape[1]))
+
+
+def _std(
+    known: Iterable[tuple[Tensor, Modes | OnGrid]], placement: Placement, informed: Tensor
+) -> Tensor:
     out = torch.ones_like(placement.mean)
-    for chosen, modes in posteriors(views, candidates, placement, rows, offsets):
-        out[chosen] = modes.normal_std_about(placement.mean[chosen])
-    return torch.where(seen_dimensions(views, rows, out.shape[1]), out, 1.0)
+    for chosen, posterior in known:
+        out[chosen] = posterior.normal_std_about(placement.mean[chosen])
+    return torch.where(informed, out, 1.0)
 
 
-def latent_interval(
+def latent_limits(
     views: Sequence[ViewPosterior],
     candidates: Tensor,
     placement: Placement,
@@ -214,9 +221,9 @@ def latent_interval(
     offsets: Offsets,
     level: float,
     share: float,
-) -> tuple[Tensor, Tensor]:
-    """Return central intervals of the rows' posteriors, whatever their shape; those that hold most
-    reach the rows' places.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what `latent_std` does, and central intervals of the rows' posteriors, whatever their
+    shape; those that hold most reach the rows' places.
 
     Parameters
     ----------
@@ -229,20 +236,21 @@ def latent_interval(
 
     Returns
     -------
-    low, high : Tensor of shape (n, D)
+    std, low, high : Tensor of shape (n, D)
     """
+    known = list(posteriors(views, candidates, placement, rows, offsets))
     reach = torch.special.ndtri(torch.tensor(0.5 + 0.5 * level, dtype=torch.float64))
     high = torch.ones_like(placement.mean) * reach
     low = -high
     informed = seen_dimensions(views, rows, high.shape[1])
-    for chosen, posterior in posteriors(views, candidates, placement, rows, offsets):
+    for chosen, posterior in known:
         modes = reaching(posterior, placement.of(chosen))
         # a grid's are exact: what a check says of them is chance
         held = level if isinstance(modes, OnGrid) else share
         limits = [modes.quantile(0.5 + side * 0.5 * held) for side in (-1.0, 1.0)]
         low[chosen] = torch.where(informed[chosen], limits[0], low[chosen])
         high[chosen] = torch.where(informed[chosen], limits[1], high[chosen])
-    return low, high
+    return _std(known, placement, informed), low, high
 
 
 def seen_dimensions(

@@ -30,7 +30,7 @@ from bochner.latent_inference.infer import Placer
 from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.prediction.latent_calibration import Check, check, widened
-from bochner.prediction.row_posterior import latent_interval, latent_std, observed_views
+from bochner.prediction.row_posterior import latent_limits, latent_std, observed_views
 from bochner.processes import current, isolated
 
 MeanAndStd = tuple[FloatArray, FloatArray]
@@ -416,20 +416,24 @@ class PlacingMixin(RowsMixin):
 
     def _intervals(
         self, values: Any, offsets: list[Tensor | None], covariates: Tensor, level: float
-    ) -> MeanAndStd:
-        """Return limits of the latents' central intervals, (n, D)."""
-        shape = (values.shape[0], self._n_latents)
-        share = self._check().share(level)
-        low = np.empty(shape, values.dtype)
-        high = np.empty(shape, values.dtype)
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Return places of rows, their standard deviations, and limits of central intervals, (n,
+        D).
+        """
+        checked = self._check()
+        out = np.empty((4, values.shape[0], self._n_latents), values.dtype)
         start = 0
-        for part, rows, row_offsets in self._placements(values, offsets, covariates):
+        share = checked.share(level)
+        model = (self._fit.posterior, self._candidates)
+        for part, rows, logs in self._placements(values, offsets, covariates):
             stop = start + len(part.mean)
-            model = (self._fit.posterior, self._candidates)
-            limits = latent_interval(*model, part, rows, row_offsets, level, share)
-            low[start:stop], high[start:stop] = limits
+            std, *limits = latent_limits(*model, part, rows, logs, level, share)
+            of_part = (part.mean, widened(std, checked.excess), *limits)
+            for whole, some in zip(out, of_part, strict=True):
+                whole[start:stop] = some
             start = stop
-        return low, high
+        mean, std, low, high = out
+        return mean, std, low, high
 
     def _stds(
         self, values: FloatArray, offsets: list[Tensor | None], placement: Placement

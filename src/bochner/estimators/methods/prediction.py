@@ -101,11 +101,11 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
         values = self._validate(X, reset=False)
         beside = self._beside(X, values, covariates, size_factors)
         offsets = self._offsets(values, size_factors)
-        mean, std = self._latents(values, offsets, beside, with_std=return_std)
-        out = [mean, std] if return_std else [mean]
         if interval is not None:
-            out += self._intervals(values, offsets, beside, interval)
-        return tuple(out) if len(out) > 1 else mean
+            mean, std, *limits = self._intervals(values, offsets, beside, interval)
+            return (mean, std, *limits) if return_std else (mean, *limits)
+        mean, std = self._latents(values, offsets, beside, with_std=return_std)
+        return (mean, std) if return_std else mean
 
     # -- data from latents
     # -------------------------------------------------------------------------------------
