@@ -156,18 +156,25 @@ def _posterior(dim: int, dead: tuple[int, ...], n: int = 300):
 
 
 @pytest.mark.parametrize(
-    ("dim", "dead"), [(1, ()), (2, ()), (2, (1,)), (3, (0,)), (3, (0, 2)), (1, (0,))]
+    ("dim", "dead"),
+    [(1, ()), (2, ()), (2, (1,)), (3, (0,)), (3, (0, 2)), (1, (0,)), (2, (0, 1))],
 )
 def test_dead_dimensions_are_found_and_the_advice_names_them(dim, dead):
     mean, std = _posterior(dim, dead)
     report = collapse(mean, std, {"a": 0.2})
     assert report.dead == dead
     assert report.collapsed is bool(dead)
-    assert report.effective_dimensions == pytest.approx(max(dim - len(dead), 1), abs=0.05)
+    if len(dead) < dim or dim == 1:
+        wanted = max(dim - len(dead), 1)
+        assert report.effective_dimensions == pytest.approx(wanted, abs=0.05)
     np.testing.assert_allclose(report.variance_ratio, (std**2).mean(axis=0))
-    if dead:
-        keep = max(dim - len(dead), 1)
-        fewer = f"fit with n_components={keep}, or " if keep < dim else ""
+    if len(dead) == dim:
+        assert report.advice() == (
+            "No latent dimension carries anything: one mean per column explains the rows as well. "
+            "Check the columns, or try another init."
+        )
+    elif dead:
+        fewer = f"fit with n_components={dim - len(dead)}, or "
         expected = f"Latent dimensions {list(dead)} carry nothing: {fewer}try another init."
         assert report.advice() == expected
     else:
@@ -177,6 +184,12 @@ def test_dead_dimensions_are_found_and_the_advice_names_them(dim, dead):
         assert "Dimensions that the data do not need may do so too" in report.advice()
     assert report.advice() in str(report)
     assert f"of {dim}" in str(report)
+
+
+def test_where_nothing_is_carried_no_number_of_dimensions_is_advised():
+    advice = collapse(*_posterior(2, (0, 1)), {"x": 0.999}).advice()
+    assert advice.startswith("No latent dimension carries anything")
+    assert "n_components" not in advice
 
 
 def test_a_view_of_noise_alone_is_named():

@@ -111,6 +111,10 @@ _ALIVE = (
     "No collapse: every dimension and every view carries signal. Dimensions that the data do not "
     "need may do so too: bo.select_n_components asks held-out entries."
 )
+_ALL_DEAD = (
+    "No latent dimension carries anything: one mean per column explains the rows as well. Check "
+    "the columns, or try another init."
+)
 # Rows whose derivatives are held at once, and how many tell what those of all are, to a hundredth.
 _CHUNK = 1024
 _RELEVANT = 8192
@@ -149,13 +153,14 @@ class CollapseReport:
     def advice(self) -> str:
         """Say what to change, or that nothing needs to be."""
         lines = []
+        keep = len(self.variance_ratio) - len(self.dead)
+        if not keep:
+            # neither fewer dimensions nor more of them would help
+            return _ALL_DEAD
         if self.dead:
-            keep = max(len(self.variance_ratio) - len(self.dead), 1)
-            fewer = (
-                f"fit with n_components={keep}, or " if keep < len(self.variance_ratio) else ""
-            )
             lines.append(
-                f"Latent dimensions {list(self.dead)} carry nothing: {fewer}try another init."
+                f"Latent dimensions {list(self.dead)} carry nothing: fit with "
+                f"n_components={keep}, or try another init."
             )
         lines += [
             f"View {name!r} is explained as noise alone: check its columns, or raise n_components "
