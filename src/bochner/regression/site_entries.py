@@ -199,8 +199,8 @@ def swept(
         at = functools.partial(between, entries, laid)
         step = furthest(at, bound, slack, SHARES if settle else FEW_SHARES)
         (solution, entries), bound = step.end, step.bound
-        stands = step.stands and not touching
-        if settle and i + 1 >= n_sweeps and not stands and step.settles(entries.y.numel()):
+        begun = settle and step.stands and not touching
+        if settle and i + 1 >= n_sweeps and not begun and step.settles(entries.y.numel()):
             break
-        touching = settle and stands
+        touching = touching or begun
     return solution, entries

@@ -130,11 +130,11 @@ class SitePasses:
             at = functools.partial(self._between, weights, whole)
             step = furthest(at, before, slack, SHARES)
             weights = step.end
-            stands = step.stands and not touching
+            begun = step.stands and not touching
             n_entries = self._n_rows * len(self.columns)
-            if i + 1 >= least and not stands and step.settles(n_entries):
+            if i + 1 >= least and not begun and step.settles(n_entries):
                 break
-            touching = stands
+            touching = touching or begun
         return weights, step.bound.sum()
 
     def _between(self, begin: Weights, end: Weights, share: Tensor) -> tuple[Weights, Tensor]:
