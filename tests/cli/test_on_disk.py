@@ -727,3 +727,27 @@ def test_a_part_of_a_large_file_that_cannot_be_read_names_the_file(kind, X, tmp_
         said = refused(command[0], path, *command[1:])
         assert f"x.{path.suffix[1:]}" in said
         assert "damaged" in said
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npy"])
+@pytest.mark.parametrize("most", [0, 2**22])
+def test_whole_numbers_that_lose_digits_are_said(kind, most, X, tmp_path, monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr(on_disk, "MANY", most)
+    path = tmp_path / f"x.{kind}"
+    for beyond, said in ((1, True), (0, False)):
+        table = pandas.DataFrame(X, columns=COLUMNS)
+        # every second one is held
+        table["b"] = 2**53 - 600 + 600 * beyond + np.arange(300)
+        if kind == "npy":
+            np.save(path, table[["b"]].to_numpy())
+        elif kind == "csv":
+            table.to_csv(path, index=False)
+        else:
+            table.to_parquet(path, index=False)
+        done = run("info", path)
+        assert done.exit_code == 0, done.stderr
+        # arrays that stay in their file are read as numbers alone
+        shown = said and not (kind == "npy" and most == 0)
+        assert done.stderr.count("holds whole numbers beyond 2^53") == shown

@@ -274,7 +274,7 @@ def test_names_of_rows_can_be_left_out(many, stored, tmp_path, monkeypatch):
         table = opened(**choice)
         assert table.row_names is None
         assert table.column_names == ["x", "y"]
-    frame = frame.reset_index()
+    frame = frame.reset_index() if stored else frame
     frame["cell"] = ["a", None, "b"]
     frame.to_parquet(path, index=False)
     with pytest.raises(InputError, match=r"null in row 1 of .*add --drop cell"):

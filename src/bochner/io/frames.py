@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bochner.data.columns import describe_column
 from bochner.errors import InputError, message
 from bochner.io.join import check_unique
-from bochner.io.table import Table
+from bochner.io.table import Table, large, warn_of_rounding
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,6 +48,10 @@ def from_frame(frame: pd.DataFrame, place: str, row_names: bool = True) -> Table
         X = np.column_stack(
             [_numbers(frame.iloc[:, j], j, names, place) for j in range(len(names))]
         )
+    for j, dtype in enumerate(frame.dtypes):
+        if getattr(dtype, "kind", "O") in "iu":
+            whole = large(frame.iloc[:, j].dropna().to_numpy())
+            warn_of_rounding(map(int, whole), f"The column {names[j]!r}", place)
     rows = None
     if row_names:
         rows = [str(name) for name in frame.index]

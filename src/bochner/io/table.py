@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.data.file_arrays import check_places
-from bochner.errors import InputError, message
+from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.memory import chunks
 
 # Bytes of a dense matrix that a sparse one may become: never silently the whole memory of a
@@ -76,6 +77,11 @@ def as_matrix(array: NDArray[np.generic], place: str) -> NDArray[np.float64]:
                 "data", f"an array of shape {array.shape} in {place}", "save at least one row"
             )
         )
+    if array.dtype.kind in "iu":
+        whole: NDArray[Any] = array
+        beyond = ((whole > EXACT) | (whole < -EXACT)).any(axis=0)
+        for j in np.flatnonzero(beyond):
+            warn_of_rounding(map(int, large(whole[:, j])), f"Column {j}", place)
     return array.astype(np.float64)
 
 
@@ -125,3 +131,22 @@ def dense(X: Any, place: str, dtype: Any = np.float64) -> NDArray[Any]:
     for cut in chunks(X.shape[0], DENSE_ROWS):
         out[cut] = rows[cut].toarray()
     return out
+
+
+# Whole numbers up to here are held by double precision.
+EXACT = 2**53
+
+
+def warn_of_rounding(values: Iterable[int], name: str, place: str) -> None:
+    """Warn of a column of whole numbers that double precision rounds: identifiers, mostly."""
+    if any(int(float(value)) != value for value in values):
+        warn_user(
+            f"{name} of {place} holds whole numbers beyond 2^53, of which digits are lost: leave "
+            "it out if it names rows (--drop).",
+            DataWarning,
+        )
+
+
+def large(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the numbers beyond those that double precision holds all of."""
+    return values[(values > EXACT) | (values < -EXACT)]

@@ -26,9 +26,10 @@ from bochner.io.csv.files import read_cells
 from bochner.io.csv.headers import MISSING, is_written_number, key_column, number
 from bochner.io.csv.write import guarded
 from bochner.io.outputs import replacing
+from bochner.io.parquet.columns import DAMAGED, damaged
 from bochner.io.request import Request
 from bochner.io.stored import parquet_columns
-from bochner.io.table import Table, unreadable
+from bochner.io.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -253,9 +254,8 @@ def _read_parquet(path: Path, columns: Sequence[str] | None = None) -> pd.DataFr
         frame: pd.DataFrame = pandas.read_parquet(
             path, columns=None if columns is None else list(columns)
         )
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise unreadable(path, "parquet", reason) from error
+    except DAMAGED as error:
+        raise damaged(path, error) from error
     return frame
 
 

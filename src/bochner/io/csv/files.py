@@ -22,6 +22,7 @@ from bochner.io.csv.headers import (
     is_header,
     is_header_of_labels,
     is_key_name,
+    is_whole,
     is_written_number,
     key_column,
     pointed,
@@ -29,7 +30,7 @@ from bochner.io.csv.headers import (
 from bochner.io.csv.text import Lines, PlainLines, contents, sample
 from bochner.io.csv.write import unguarded
 from bochner.io.request import Request
-from bochner.io.table import Table
+from bochner.io.table import EXACT, Table, warn_of_rounding
 
 # Characters from which it pays to import pandas.
 _LARGE = 2**19
@@ -212,7 +213,17 @@ class Columns:
     def table(self) -> Table:
         """Return them as numbers."""
         X = self.lines.numbers(self.places, self.skip, self.header)
+        self.warn_of_rounding(X, self.lines)
         return Table(X, self.row_names(), self.names, index_name=self.index_name)
+
+    def warn_of_rounding(self, X: NDArray[np.float64], lines: Text) -> None:
+        """Warn of columns whose whole numbers, as they are written, have too many digits."""
+        beyond = ((X >= EXACT) | (X <= -EXACT)) & np.isfinite(X)
+        for j in np.flatnonzero(beyond.any(axis=0)):
+            cells = lines.column(self.places[j], self.skip)
+            whole = [int(cells[i]) for i in np.flatnonzero(beyond[:, j]) if is_whole(cells[i])]
+            name = f"The column {self.names[j]!r}" if self.names else f"Column {j}"
+            warn_of_rounding(whole, name, str(self.path))
 
     def cells(self) -> Cells:
         """Return them as they are written."""

@@ -57,6 +57,11 @@ def is_written_number(cell: str) -> bool:
     return is_comma or _WRITTEN.fullmatch(cell) is not None
 
 
+def is_whole(cell: str) -> bool:
+    """Tell whether a cell is a whole number, written as such."""
+    return _WHOLE.fullmatch(cell) is not None
+
+
 def is_key_name(name: str) -> bool:
     """Tell whether a column of this name is likely to name rows."""
     return name.lower() in _KEYS or _KEY_ENDING.fullmatch(name) is not None

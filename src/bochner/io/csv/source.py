@@ -251,15 +251,20 @@ class CsvSource(RowSource):
         try:
             plain = PlainLines.of(text, *how)
             if plain is not None:
-                return plain.numbers(*given)
+                X = plain.numbers(*given)
+                self._chosen.warn_of_rounding(X, plain)
+                return X
         except ValueError:
             pass
         try:
-            return Lines(self._file.path, text, *how).numbers(*given)
+            lines = Lines(self._file.path, text, *how)
+            X = lines.numbers(*given)
         except InputError:
             # whoever reads all of it knows in which line
             self._whole()
             raise
+        self._chosen.warn_of_rounding(X, lines)
+        return X
 
 
 def open_csv(

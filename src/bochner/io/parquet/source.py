@@ -18,7 +18,7 @@ from bochner.data.row_sources import RowSource
 from bochner.errors import InputError, message
 from bochner.extras import require
 from bochner.io.parquet.columns import check_same, data_columns, schema_of
-from bochner.io.table import unreadable
+from bochner.io.table import large, unreadable, warn_of_rounding
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,7 +88,11 @@ class ParquetSource(RowSource):
             table = self._read_group(file, group)
             out = np.empty((table.num_rows, self.n_columns), self.dtype)
             for j, name in enumerate(self.columns or []):
-                out[:, j] = table.column(name).to_numpy()
+                values = table.column(name).to_numpy()
+                if values.dtype.kind in "iu":
+                    place = str(self._paths[file])
+                    warn_of_rounding(map(int, large(values)), f"The column {name!r}", place)
+                out[:, j] = values
             self._held = (number, out)
         return self._held[1]
 
