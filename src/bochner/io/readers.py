@@ -143,13 +143,15 @@ def _read_file(path: Path, request: Request) -> Table:
 def _check_file(path: Path, request: Request) -> str:
     """Return the extension of a file, and refuse what its kind does not have."""
     extension = check_extension(path)
+    # of links that lead to themselves it says so
+    size = path.stat().st_size
     if path.is_dir():
         do = "move it elsewhere, or name it by its path"
         raise InputError(message(f"a {extension} file", f"the folder {path}", do))
     if not os.access(path, os.R_OK):
         do = f"allow it: chmod u+r {shlex.quote(str(path))}"
         raise InputError(message("a file to read", f"{path} without permission", do))
-    if not path.stat().st_size:
+    if not size:
         raise InputError(
             message(
                 "a file with data",
