@@ -347,7 +347,12 @@ class Slopes:
     d_variance: Tensor
 
     def touching(self) -> tuple[Tensor, Tensor]:
-        """Return precision and slope of the sites with which the bound touches."""
+        """Give the sites with which the bound touches.
+
+        Returns
+        -------
+        precision, slope : Tensor of shape (n, m)
+        """
         return -2.0 * self.d_variance, self.d_mean
 
 
