@@ -602,7 +602,7 @@ def test_outputs_that_cannot_be_written_are_refused_first(fitted, folder, tmp_pa
     rows.write_text("a\n1\n")
     for command in ("transform", "impute"):
         said = refused(command, fitted[0], rows, "--out", rows, "--force")
-        assert "results beside the data" in said
+        assert "results in a file of their own" in said
     said = refused("transform", fitted[0], folder, "--out", same, "--log", rows)
     assert "a file for the log" in said
     assert rows.read_text() == "a\n1\n"

@@ -176,16 +176,19 @@ def test_what_is_refused_by_its_name_is_refused_without_torch(tmp_path):
 
 
 def test_what_is_there_already_is_refused_without_torch(tmp_path):
-    (tmp_path / "d.csv").write_text("a,b\n1,2\n")
+    for name in ("d.csv", "z.csv"):
+        (tmp_path / name).write_text("a,b\n1,2\n")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "model.bochner").write_bytes(b"")
     expected = {
         "fit d.csv --out run": "of a run that is finished. Add --force",
-        "transform run d.csv --out d.csv": "which exists. Add --force",
-        "impute run d.csv --out d.csv": "which exists. Add --force",
-        "impute run d.csv --out e.csv --std d.csv": "which exists. Add --force",
+        "transform run d.csv --out z.csv": "which exists. Add --force",
+        "impute run d.csv --out z.csv": "which exists. Add --force",
+        "impute run d.csv --out e.csv --std z.csv": "which exists. Add --force",
         "sample run --out d.csv": "which exists. Add --force",
-        "transform none d.csv --out z.csv": "a folder of bochner fit, got no file at none",
+        "transform run d.csv --out d.csv": "got d.csv, which is the data. Choose another name",
+        "impute run d.csv --out e.csv --std d.csv": "which is the data. Choose another",
+        "transform none d.csv --out e.csv": "a folder of bochner fit, got no file at none",
         "calibrate run none.csv": "none.csv, which does not exist",
         "report run none.csv": "none.csv, which does not exist",
         "fit d.csv --outt run": "--out",

@@ -577,7 +577,7 @@ def test_more_dimensions_than_the_rank_are_said(shape):
 
 def test_collapse_is_said():
     noise = np.random.default_rng(0).normal(size=(200, 4))
-    with pytest.warns(CollapseWarning, match="View 'x' is explained as noise alone"):
+    with pytest.warns(CollapseWarning, match="No latent dimension carries anything"):
         model = NGMVLVM(1, **{**QUICK, "max_iter": 40}).fit(noise)
     assert model.collapse_.collapsed
 

@@ -239,8 +239,9 @@ def check_beside(data: Path, outs: Sequence[Path]) -> None:
     """Refuse results in the place of the data: --force is about results."""
     for out in outs:
         if out.exists() and out.samefile(data):
+            got = f"{out}, which is the data"
             raise InputError(
-                message("results beside the data", f"{out} for both", "rename one")
+                message("results in a file of their own", got, "choose another name")
             )
 
 

@@ -44,7 +44,10 @@ def place_of(array: Any) -> str:
     library = type(array).__module__.partition(".")[0]
     if library == "h5py":
         return f"{array.name} of {array.file.filename}"
-    return str(array.store_path).removeprefix("file://") if library == "zarr" else ""
+    if library != "zarr":
+        return ""
+    # zarr 2 has none
+    return str(getattr(array, "store_path", array)).removeprefix("file://")
 
 
 def check_there(array: Any) -> None:
