@@ -10,6 +10,7 @@ import pytest
 import bochner as bo
 from bochner.errors import InputError
 from bochner.mcmc.chain import Chain
+from bochner.prediction.completion import Mixture
 
 SMALL = {
     "n_chains": 2,
@@ -249,3 +250,19 @@ def test_large_counts_are_fitted_and_larger_ones_refused():
     )
     with pytest.raises(InputError, match=text):
         bo.RFLVM(**SMALL, likelihood="negative_binomial").fit(X)
+
+
+def test_entries_of_rows_with_holes_are_as_uncertain_as_they_are_wrong():
+    """Places found under one draw of a chain are not decoded under the others."""
+    curve = bo.datasets.make_s_curve(60, 12, ["rbf"], 0.3, random_state=100)
+    hidden = np.random.default_rng(100).random(curve.data.shape) < 0.1
+    shown = np.where(hidden, np.nan, curve.data)
+    model = bo.RFLVM(n_chains=2, n_warmup=100, n_draws=50, n_frequencies=32, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mean, std = model.fit(shown).impute(shown, return_std=True)
+        model._mixture_of = Mixture
+        wide = model.impute(shown, return_std=True)[1]
+    error = np.mean(np.square(mean - curve.data)[hidden])
+    assert np.mean(std[hidden] ** 2) < 1.3 * error
+    assert np.mean(wide[hidden] ** 2) > 1.3 * np.mean(std[hidden] ** 2)

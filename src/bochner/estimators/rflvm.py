@@ -31,6 +31,7 @@ from bochner.mcmc.chain import Schedule, trace_from_tensor, trace_to_tensor
 from bochner.mcmc.run import remove
 from bochner.mcmc.sampled import Options, model_of, sample
 from bochner.memory import Memory
+from bochner.prediction.completion import Mixture, MixtureOfChains
 from bochner.processes import transactional
 
 # States whose weights predictions average over, all chains together.
@@ -117,6 +118,7 @@ class RFLVM(LatentVariableEstimator):
     """
 
     _trains_on_blocks: ClassVar[bool] = False
+    _mixture_of: ClassVar[type[Mixture]] = MixtureOfChains
     _auto_mixtures: ClassVar[int] = 20
     _auto_frequencies: ClassVar[int] = 50
     _fewer_frequencies: ClassVar[int] = 50

@@ -199,7 +199,7 @@ def _compare_rows(
     covariates: torch.Tensor | None,
 ) -> tuple[Array, Array, Array]:
     views = model._fit.posterior
-    mixture = completion.Mixture(model._candidates, model.completion_)
+    mixture = model._mixture
     rows = model._split(shown)
     answers = model._split(truth)
     latents = completion.draw_latents(views, mixture, rows, n_draws, seed, offsets, covariates)

@@ -64,6 +64,51 @@ class Mixture:
         exponent = torch.where(lacks, tau, torch.zeros_like(tau)).sum(1) / lacks.sum(1)
         return torch.where(lacks.all(dim=1), torch.full_like(exponent, math.nan), exponent)
 
+    def placed(
+        self,
+        views: Sequence[ViewPosterior],
+        rows: Sequence[Tensor],
+        offsets: Offsets,
+        covariates: Tensor | None,
+        known: Placement | None = None,
+    ) -> Placement:
+        """Return where rows with holes lie, and how sure that is, by their predictive densities,
+        given where their bounds put them, if that is known.
+        """
+        by_bound = self._by_bound(views, rows, offsets, covariates, known)
+        return predictive_placement(views, self.candidates, by_bound, rows, offsets)
+
+    def _by_bound(
+        self,
+        views: Sequence[ViewPosterior],
+        rows: Sequence[Tensor],
+        offsets: Offsets,
+        covariates: Tensor | None,
+        known: Placement | None,
+    ) -> Placement:
+        if known is not None:
+            return known
+        return place(views, self.candidates, rows, offsets, covariates=covariates)
+
+
+class MixtureOfChains(Mixture):
+    """The same under draws of Markov chains, each of which has latents of its own.
+
+    Modes of predictive densities are those of single draws, and entries decoded there under all
+    draws would be too uncertain: of Gaussian data 90 % intervals held 97 %.
+    """
+
+    def placed(
+        self,
+        views: Sequence[ViewPosterior],
+        rows: Sequence[Tensor],
+        offsets: Offsets,
+        covariates: Tensor | None,
+        known: Placement | None = None,
+    ) -> Placement:
+        """Return where the bounds of rows with holes put them: modes that all draws share."""
+        return self._by_bound(views, rows, offsets, covariates, known)
+
 
 def complete(
     views: Sequence[ViewPosterior],
@@ -104,7 +149,7 @@ def complete(
         shown = [y[by_modes] for y in rows]
         beside = rows_of(covariates, by_modes)
         start = None if placed is None else placed.of(by_modes)
-        known = _placed(views, mixture.candidates, shown, row_offsets, beside, start)
+        known = mixture.placed(views, shown, row_offsets, beside, start)
         mean[by_modes], variance[by_modes] = complete_by_modes(views, known, row_offsets)
     for v, columns in enumerate(view_columns(views)):
         index = (rows[v].isnan().all(dim=1) & ~exponents.isnan()).nonzero()[:, 0]
@@ -188,9 +233,8 @@ def draw_latents(
     count = -(-n_draws // _PAIRED) * _PAIRED if both.numel() else n_draws
     by_mode = torch.zeros(n_rows, count, width, dtype=torch.float64)
     if bool(by_modes.any()):
-        placed = _placed(
+        placed = mixture.placed(
             views,
-            mixture.candidates,
             [y[by_modes] for y in rows],
             offsets_of(offsets, by_modes),
             beside[by_modes],
@@ -225,20 +269,6 @@ def _paired(mixed: Tensor, by_mode: Tensor) -> Tensor:
         for row, cost in enumerate(away.numpy()):
             out[row, some] = mixed[row, some][linear_sum_assignment(cost)[1]]
     return out
-
-
-def _placed(
-    views: Sequence[ViewPosterior],
-    candidates: Tensor,
-    rows: Sequence[Tensor],
-    offsets: Offsets,
-    covariates: Tensor | None,
-    placed: Placement | None = None,
-) -> Placement:
-    """Return where rows lie, and how sure that is, by their predictive densities."""
-    if placed is None:
-        placed = place(views, candidates, rows, offsets, covariates=covariates)
-    return predictive_placement(views, candidates, placed, rows, offsets)
 
 
 def _need_modes(exponents: Tensor, rows: Sequence[Tensor]) -> Tensor:

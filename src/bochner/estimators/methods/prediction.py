@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,6 +30,12 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
     """
 
     _completion: Question | dict[str, float | None]
+    # how places of rows with holes are found
+    _mixture_of: ClassVar[type[completion.Mixture]] = completion.Mixture
+
+    @property
+    def _mixture(self) -> completion.Mixture:
+        return self._mixture_of(self._candidates, self.completion_)
 
     @property
     def completion_(self) -> dict[str, float | None]:
@@ -229,7 +235,7 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
         missing = np.isnan(values)
         offsets = self._offsets(values, size_factors)
         beside = self._beside(X, values, covariates, size_factors)
-        mixture = completion.Mixture(self._candidates, self.completion_)
+        mixture = self._mixture
         if n_draws is not None:
             draws = completion.draw_rows(
                 self._fit.posterior, mixture, rows, n_draws, self.seed_, offsets, beside
