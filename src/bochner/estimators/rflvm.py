@@ -43,7 +43,7 @@ class RFLVM(LatentVariableEstimator):
     """The latent variable model with Dirichlet process mixture kernels, sampled by Markov chains.
 
     What `SRFLVM` approximates is sampled: latents, frequencies, their assignments, components and
-    concentration, noise and dispersions. Four to eleven times slower on 60 rows, for data of some
+    concentration, noise and dispersions. Three to fifteen times slower on 60 rows, for data of some
     hundred rows; its chains say how well they have converged.
 
     Parameters
