@@ -72,23 +72,22 @@ class Mixture:
         covariates: Tensor | None,
         known: Placement | None = None,
     ) -> Placement:
-        """Return where rows with holes lie, and how sure that is, by their predictive densities,
-        given where their bounds put them, if that is known.
+        """Return where rows with holes lie, and how sure that is, given where their bounds put
+        them, if that is known.
         """
-        by_bound = self._by_bound(views, rows, offsets, covariates, known)
-        return predictive_placement(views, self.candidates, by_bound, rows, offsets)
+        if known is None:
+            known = place(views, self.candidates, rows, offsets, covariates=covariates)
+        return self._refined(known, views, rows, offsets)
 
-    def _by_bound(
+    def _refined(
         self,
+        known: Placement,
         views: Sequence[ViewPosterior],
         rows: Sequence[Tensor],
         offsets: Offsets,
-        covariates: Tensor | None,
-        known: Placement | None,
     ) -> Placement:
-        if known is not None:
-            return known
-        return place(views, self.candidates, rows, offsets, covariates=covariates)
+        """Return modes of predictive densities."""
+        return predictive_placement(views, self.candidates, known, rows, offsets)
 
 
 class MixtureOfChains(Mixture):
@@ -98,16 +97,9 @@ class MixtureOfChains(Mixture):
     draws would be too uncertain: of Gaussian data 90 % intervals held 97 %.
     """
 
-    def placed(
-        self,
-        views: Sequence[ViewPosterior],
-        rows: Sequence[Tensor],
-        offsets: Offsets,
-        covariates: Tensor | None,
-        known: Placement | None = None,
-    ) -> Placement:
-        """Return where the bounds of rows with holes put them: modes that all draws share."""
-        return self._by_bound(views, rows, offsets, covariates, known)
+    def _refined(self, known: Placement, *_: object) -> Placement:
+        """Return the modes of the bounds, which all draws share."""
+        return known
 
 
 def complete(
