@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from bochner import random
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import observed_rows
 from bochner.data.row_sources import RowSource
@@ -153,16 +155,36 @@ def operations(
     """Count the multiplications and additions of a step: 4 N K (K + M) per view, both products
     there and back; of non-conjugate views 2 N K (K + 2) for each column of those that a step takes.
     """
-    n_mixtures = plans.n_mixtures(estimator)
-    layout = plans.layout_of(estimator, list(columns))
-    gaussian = estimator.likelihood == "gaussian"
-    K = 2 * n_mixtures * plans.n_frequencies(estimator, n_rows, gaussian, layout.n_components)
     sizes = [positions.size for positions in columns.values()]
+    counts = _n_features(estimator, n_rows, list(columns))
     if _all_gaussian(estimator):
-        widths = (min(size, _TRUNCATED_COLUMNS) for size in sizes)
-        return float(sum(4 * n_rows * K * (K + width) for width in widths))
-    taken = (column_batch(n_rows, size, K, COLUMN_BUDGET) for size in sizes)
-    return float(sum(2 * n_rows * K * (K + 2) * count for count in taken))
+        widths = [min(size, _TRUNCATED_COLUMNS) for size in sizes]
+        each = [4 * K * (K + width) for K, width in zip(counts, widths, strict=True)]
+    else:
+        taken = [
+            column_batch(n_rows, size, K, COLUMN_BUDGET)
+            for K, size in zip(counts, sizes, strict=True)
+        ]
+        each = [2 * K * (K + 2) * count for K, count in zip(counts, taken, strict=True)]
+    return float(n_rows * sum(each))
+
+
+def _n_features(
+    estimator: LatentVariableEstimator, n_rows: int, names: Sequence[str]
+) -> list[int]:
+    """Return K of every view: 2 H for each of the kernel's groups of spectral points."""
+    layout = plans.layout_of(estimator, names)
+    conjugate = _all_gaussian(estimator)
+    count = plans.n_frequencies(estimator, n_rows, conjugate, layout.n_components)
+    source = random.generator(0, "cost")
+    counts = []
+    for v, name in enumerate(names):
+        dims = layout.dims(v)
+        width = layout.n_components if dims is None else len(dims)
+        kernel = estimator._kernel_for(name).prepared(count)
+        kernel = kernel.initial(plans.n_mixtures(estimator), width, source)
+        counts.append(2 * kernel.n_mixtures * count)
+    return counts
 
 
 @functools.singledispatch
