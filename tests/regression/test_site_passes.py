@@ -22,7 +22,7 @@ def with_sites(x, f, likelihood, block, sites, weights):
     """Lay the sites of all rows at a q(A) and hold them."""
     entries, features = Entries.of(sites, block, None), features_of(x, f, block)
     solution = entry_pass(features, likelihood, entries, TIGHT, weights)
-    precision, shift = solution.sites(entries, likelihood)
+    precision, shift = solution.sites(entries, likelihood.site)
     return features, solution, replace(entries, precision=precision, shift=shift)
 
 
@@ -43,7 +43,7 @@ def test_a_step_and_the_bound_are_those_of_sites_that_are_held(name, missing):
     expected = weights_from(features, *given, torch.full((len(entries.columns),), TIGHT), 50)
     passes = SitePasses(block, [x], f, likelihood, sites)
     torch.testing.assert_close(passes.columns, entries.columns)
-    got, before = passes.stepped(weights, TIGHT)
+    got, before = passes.stepped(weights, TIGHT, likelihood.site)
     torch.testing.assert_close(got.mean, expected.mean, rtol=1e-7, atol=1e-8)
     torch.testing.assert_close(got.covariance, expected.covariance)
     torch.testing.assert_close(got.logdet, expected.logdet)
@@ -67,6 +67,9 @@ def test_rows_count_once_whatever_the_draws_and_sparse_rows_are_dense_ones():
         SitePasses(block, [x, x, x], f, likelihood, sites),
         SitePasses(replace(block, Y=sparse), [x], f, likelihood, sites),
     ):
-        (got, _), (wanted, _) = passes.stepped(weights, TIGHT), once.stepped(weights, TIGHT)
+        (got, _), (wanted, _) = (
+            passes.stepped(weights, TIGHT, likelihood.site),
+            once.stepped(weights, TIGHT, likelihood.site),
+        )
         torch.testing.assert_close(got.mean, wanted.mean)
         torch.testing.assert_close(passes.bound(got), once.bound(wanted))

@@ -14,7 +14,7 @@ from bochner.objectives.subset_sites import features_of
 from bochner.random import generator
 from bochner.regression.conjugate_gradients import weights_from
 from bochner.regression.observations import AllRows, EncodedBlock
-from bochner.regression.site_entries import Entries, entry_pass, swept
+from bochner.regression.site_entries import Entries, entry_pass, swept, swept_until_settled
 from bochner.regression.site_passes import SitePasses
 from bochner.regression.site_steps import SHARES, furthest
 
@@ -73,10 +73,10 @@ def test_sites_of_counts_with_a_long_tail_settle(seed):
     plain = entries
     for _ in range(6):
         solution = entry_pass(features, likelihood, plain, TOLERANCE)
-        precision, shift = solution.sites(plain, likelihood)
+        precision, shift = solution.sites(plain, likelihood.site)
         plain = replace(plain, precision=precision, shift=shift)
     whole_steps = float(solution.bounds(plain).sum())
-    solution, used = swept(*given, 2, settle=True)
+    solution, used = swept_until_settled(*given, 2)
     settled = float(solution.bounds(used).sum())
     assert settled > whole_steps - 1.0
     assert settled > constant(block)
@@ -100,7 +100,7 @@ def test_weights_of_some_rows_settle_among_all(seed):
     passes = SitePasses(block, [x], f, likelihood, sites)
     weights, value = passes.settled(some, TOLERANCE)
     torch.testing.assert_close(value, passes.bound(weights))
-    once = float(passes.bound(passes.stepped(some, TOLERANCE)[0]))
+    once = float(passes.bound(passes.stepped(some, TOLERANCE, likelihood.site)[0]))
     assert float(value) > once
     assert float(value) > constant(block)
     _, further = passes.settled(weights, TOLERANCE)
@@ -119,6 +119,6 @@ def test_zeros_where_large_counts_are_are_fitted_as_well_as_by_one_mean():
     weights = of_some(likelihood, block, sites, features)
     _, of_passes = SitePasses(block, [x], f, likelihood, sites).settled(weights, TOLERANCE)
     entries = Entries.of(sites, block, None)
-    solution, used = swept(features, likelihood, entries, TOLERANCE, 2, settle=True)
+    solution, used = swept_until_settled(features, likelihood, entries, TOLERANCE, 2)
     for bound in (float(of_passes), float(solution.bounds(used).sum())):
         assert bound > constant(block) - 10.0 * block.Y.numel()

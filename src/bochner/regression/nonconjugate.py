@@ -30,7 +30,13 @@ from bochner.models.sites import DENSE, INTERCEPT_STD, Sites, SiteUpdate
 from bochner.regression.conjugate_gradients import precondition
 from bochner.regression.evidence import CHUNK_ROWS
 from bochner.regression.observations import EncodedBlock, Rows
-from bochner.regression.site_entries import Entries, Pass, RowSample, swept
+from bochner.regression.site_entries import (
+    Entries,
+    Pass,
+    RowSample,
+    swept,
+    swept_until_settled,
+)
 
 # Relative error of a column's means. A thousandth of a nat an entry, which they could lose before,
 # was too much: sites of zeros and ones that latents separate settled where the bound is hundreds of
@@ -123,11 +129,14 @@ def nonconjugate_evidence(
         rows = block.rows.take(x)
         traces = [evaluate(rows[part], f) for part in chunks(rows.shape[0], CHUNK_ROWS)]
         features, basis = _reduced(joined_features(traces))
-        # a step bears what a bound that is stated does not
-        factors_in = features.dtype if wanted else torch.float64
         given = (features, likelihood, entries, tol, n_sweeps)
-        solution, used = swept(*given, factors_in=factors_in, settle=not wanted)
-        precision, shift = solution.sites(used, likelihood)
+        if wanted:
+            # a step bears what a bound that is stated does not
+            solution, used = swept(*given, factors_in=features.dtype)
+        else:
+            sweeps = swept_until_settled if n_sweeps > 1 else swept
+            solution, used = sweeps(*given)
+        precision, shift = solution.sites(used, likelihood.site)
         mask = used.mask
         slopes = solution.slopes
         scale = used.scale

@@ -16,7 +16,15 @@ from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.models.sites import Sites
 from bochner.regression.conjugate_gradients import Weights, group_sums, weights_from
 from bochner.regression.observations import EncodedBlock, Matrix
-from bochner.regression.site_steps import FEW_SHARES, MOST_STEPS, SHARES, SLACK, furthest
+from bochner.regression.site_steps import (
+    FEW_SHARES,
+    SHARES,
+    SLACK,
+    SiteRule,
+    Step,
+    furthest,
+    settled,
+)
 from bochner.regression.weighted_grams import QuadraticForms
 
 
@@ -124,15 +132,10 @@ class Pass:
         bound = by_column - self.weights.kl()
         return group_sums(bound[None], self.weights.sizes)[0]
 
-    def sites(
-        self, entries: Entries, likelihood: NonConjugateLikelihood, touching: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        """Return precision and shift on phi(x)^T a, which psi is but for intercept and offset; of
-        sites that touch everywhere, or as far as the likelihood lets them.
-        """
+    def sites(self, entries: Entries, rule: SiteRule) -> tuple[Tensor, Tensor]:
+        """Return precision and shift on phi(x)^T a, which psi is but for intercept and offset."""
         mean = entries.total + self.latent
-        given = (entries.y, mean, self.variance, self.slopes)
-        precision, slope = self.slopes.touching() if touching else likelihood.site(*given)
+        precision, slope = rule(entries.y, mean, self.variance, self.slopes)
         precision = entries.mask.apply(precision)
         return precision, entries.mask.apply(slope) + precision * self.latent
 
@@ -166,7 +169,6 @@ def swept(
     tol: float,
     n_sweeps: int,
     factors_in: torch.dtype = torch.float64,
-    settle: bool = False,
 ) -> tuple[Pass, Entries]:
     """Bring q(A) and its sites up to date several times; return the last pass and the entries with
     the sites that led to it.
@@ -177,30 +179,56 @@ def swept(
         As in ``entry_pass``.
     n_sweeps : int
         The first of them brings q(A) alone up to date.
-    settle : bool
-        Go on until a sweep gains next to nothing: the gain of a single one is not known.
     """
+    sweep = _Sweep(features, likelihood, tol, factors_in)
+    here = sweep.at(entries)
+    for _ in range(n_sweeps - 1):
+        here = sweep.step(FEW_SHARES, here, likelihood.site).end
+    return here
 
-    def between(
-        begin: Entries, end: Entries, share: Tensor
-    ) -> tuple[tuple[Pass, Entries], Tensor]:
-        there = begin.towards(end, share)
-        solution = entry_pass(features, likelihood, there, tol, factors_in=factors_in)
-        return (solution, there), solution.bounds(there)
 
-    solution = entry_pass(features, likelihood, entries, tol, factors_in=factors_in)
-    bound = solution.bounds(entries)
-    slack = SLACK * features.shape[1] * bound.new_tensor(entries.sizes)
-    settle = settle and n_sweeps > 1
-    touching = False
-    for i in range(1, MOST_STEPS if settle else n_sweeps):
-        precision, shift = solution.sites(entries, likelihood, touching)
+def swept_until_settled(
+    features: Tensor,
+    likelihood: NonConjugateLikelihood,
+    entries: Entries,
+    tol: float,
+    n_sweeps: int,
+) -> tuple[Pass, Entries]:
+    """Return what ``swept`` does, after ``n_sweeps`` at the least, two or more, and until one gains
+    next to nothing.
+    """
+    sweep = _Sweep(features, likelihood, tol, torch.float64)
+    step_from = functools.partial(sweep.step, SHARES)
+    given = (sweep.at(entries), likelihood.site, entries.y.numel(), n_sweeps - 1)
+    return settled(step_from, *given).end
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """What brings q(A) up to date with the sites of entries, and lays these again."""
+
+    features: Tensor
+    likelihood: NonConjugateLikelihood
+    tol: float
+    factors_in: torch.dtype
+
+    def at(self, entries: Entries) -> tuple[Pass, Entries]:
+        """Return the pass that their sites lead to, and the entries."""
+        given = (self.features, self.likelihood, entries, self.tol)
+        return entry_pass(*given, factors_in=self.factors_in), entries
+
+    def step(
+        self, shares: tuple[float, ...], begin: tuple[Pass, Entries], rule: SiteRule
+    ) -> Step[tuple[Pass, Entries]]:
+        """Go towards the sites that a pass lays."""
+        solution, entries = begin
+        precision, shift = solution.sites(entries, rule)
         laid = replace(entries, precision=precision, shift=shift)
-        at = functools.partial(between, entries, laid)
-        step = furthest(at, bound, slack, SHARES if settle else FEW_SHARES)
-        (solution, entries), bound = step.end, step.bound
-        begun = settle and step.stands and not touching
-        if settle and i + 1 >= n_sweeps and not begun and step.settles(entries.y.numel()):
-            break
-        touching = touching or begun
-    return solution, entries
+
+        def at(share: Tensor) -> tuple[tuple[Pass, Entries], Tensor]:
+            end = self.at(entries.towards(laid, share))
+            return end, end[0].bounds(end[1])
+
+        bound = solution.bounds(entries)
+        slack = SLACK * self.features.shape[1] * bound.new_tensor(entries.sizes)
+        return furthest(at, bound, slack, shares)

@@ -35,7 +35,7 @@ from bochner.regression.conjugate_gradients import (
 )
 from bochner.regression.evidence import CHUNK_ROWS
 from bochner.regression.observations import EncodedBlock
-from bochner.regression.site_steps import MOST_STEPS, SHARES, SLACK, furthest
+from bochner.regression.site_steps import SHARES, SLACK, SiteRule, Step, furthest, settled
 from bochner.regression.weighted_grams import quadratic_forms, weighted_grams
 
 # Numbers in the precisions of all entries up to which they are held between the products of a
@@ -123,30 +123,23 @@ class SitePasses:
         least : int
             Steps to take at the least, as long as they do not lower the bound.
         """
-        slack = SLACK * self._n_rows * weights.logdet.new_tensor(self._sizes)
-        touching = False
-        for i in range(MOST_STEPS):
-            whole, before = self.stepped(weights, tol, touching)
-            at = functools.partial(self._between, weights, whole)
-            step = furthest(at, before, slack, SHARES)
-            weights = step.end
-            begun = step.stands and not touching
-            n_entries = self._n_rows * len(self.columns)
-            if i + 1 >= least and not begun and step.settles(n_entries):
-                break
-            touching = touching or begun
-        return weights, step.bound.sum()
+        n_entries = self._n_rows * len(self.columns)
+        step_from = functools.partial(self._step, tol)
+        last = settled(step_from, weights, self._likelihood.site, n_entries, least)
+        return last.end, last.bound.sum()
 
-    def _between(self, begin: Weights, end: Weights, share: Tensor) -> tuple[Weights, Tensor]:
-        """Return a q(A) on the way from one to another one, and the bounds of groups there,
-        (G,).
-        """
-        there = begin.towards(end, share)
-        return there, self._bounds(there)
+    def _step(self, tol: float, begin: Weights, rule: SiteRule) -> Step[Weights]:
+        """Go towards the q(A) of the sites that are laid at one."""
+        whole, bound = self.stepped(begin, tol, rule)
 
-    def stepped(
-        self, weights: Weights, tol: float, touching: bool = False
-    ) -> tuple[Weights, Tensor]:
+        def at(share: Tensor) -> tuple[Weights, Tensor]:
+            end = begin.towards(whole, share)
+            return end, self._bounds(end)
+
+        slack = SLACK * self._n_rows * begin.logdet.new_tensor(self._sizes)
+        return furthest(at, bound, slack, SHARES)
+
+    def stepped(self, weights: Weights, tol: float, rule: SiteRule) -> tuple[Weights, Tensor]:
         """Return the q(A) that the sites laid at one lead to, and the bound at that one, without
         its gap, of every group, (G,), float64.
 
@@ -156,8 +149,7 @@ class SitePasses:
             Of the columns in the order of `columns`.
         tol : float
             Twice the nats per entry that means not solved to the end may cost.
-        touching : bool
-            Whether sites touch everywhere, or as far as the likelihood lets them.
+        rule : SiteRule
         """
         kept: list[Tensor] | None = None
         if self._block.n_rows * len(self._latents) * len(self.columns) <= _HELD:
@@ -167,10 +159,7 @@ class SitePasses:
         def sites(part: _Part) -> tuple[Tensor, Tensor, Tensor]:
             laid = self._laid(part, weights)
             mean = part.total + laid.mean
-            given = (part.y, mean, laid.variance, laid.slopes)
-            precision, slope = (
-                laid.slopes.touching() if touching else self._likelihood.site(*given)
-            )
+            precision, slope = rule(part.y, mean, laid.variance, laid.slopes)
             value = share * part.mask.apply(laid.slopes.value)
             return part.mask.apply(precision) * share, part.mask.apply(slope) * share, value
 

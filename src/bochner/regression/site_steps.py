@@ -11,12 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
+from bochner.likelihoods.likelihood import Slopes
+
 Taken = TypeVar("Taken")
+# y, mean and variance of psi, (n, m), and the slopes there, to the precisions and slopes of sites,
+# (n, m).
+SiteRule: TypeAlias = Callable[[Tensor, Tensor, Tensor, Slopes], tuple[Tensor, Tensor]]
 
 # Nats an entry that a step gains where there is next to nothing left to gain. Of weights near their
 # place, as those mostly are that landmarks give all rows, the first step gains 0.006 (pbmc3k) to
@@ -91,3 +96,42 @@ def furthest(
         if bool(risen.all()):
             break
     return Step(end, after, after - bound, share)
+
+
+def touching(
+    _y: Tensor, _mean: Tensor, _variance: Tensor, slopes: Slopes
+) -> tuple[Tensor, Tensor]:
+    """Give the sites with which the bound touches everywhere: a ``SiteRule``."""
+    return slopes.touching()
+
+
+def settled(
+    step_from: Callable[[Taken, SiteRule], Step[Taken]],
+    begin: Taken,
+    rule: SiteRule,
+    n_entries: int,
+    least: int,
+) -> Step[Taken]:
+    """Take steps until one gains next to nothing; return the last one.
+
+    Parameters
+    ----------
+    step_from : callable
+        Where a step begins, and the rule of its sites -> the step.
+    begin
+        Where the first one begins.
+    rule : SiteRule
+        Of the likelihood. Once it leads some group nowhere sites touch instead.
+    n_entries : int
+        Observed or not.
+    least : int
+        Steps to take at the least, as long as they do not lower the bound.
+    """
+    for number in range(1, MOST_STEPS + 1):
+        step = step_from(begin, rule)
+        begin = step.end
+        if step.stands and rule is not touching:
+            rule = touching
+        elif number >= least and step.settles(n_entries):
+            break
+    return step

@@ -24,7 +24,7 @@ from bochner.objectives.subset_sites import (
 from bochner.processes import ALONE, Processes
 from bochner.regression.evidence import CHUNK_ROWS
 from bochner.regression.observations import EncodedBlock
-from bochner.regression.site_entries import Entries, swept
+from bochner.regression.site_entries import Entries, swept_until_settled
 from bochner.regression.site_passes import SitePasses
 
 # Of sites under a new draw of spectra, which move ever less.
@@ -64,7 +64,7 @@ def condition_sites(
     for g, columns in enumerate(groups):
         entries = _repeated(Entries.of(sites, block, columns), len(latents))
         given = (features, likelihood, entries, _SITE_TOLERANCE, _SWEEPS)
-        solution, _ = swept(*given, settle=True)
+        solution, _ = swept_until_settled(*given)
         mean[:, entries.columns.cpu()] = solution.weights.mean.double().cpu()
         covariance[g] = solution.weights.covariance[0].double().cpu()
     return mean, covariance
