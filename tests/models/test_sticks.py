@@ -77,13 +77,9 @@ def test_expectations_are_those_of_draws():
     rest = torch.cat([torch.ones(n, 1, dtype=torch.float64), (1 - v[:, :-1]).cumprod(-1)], -1)
     weights = v * rest
     torch.testing.assert_close(weights.sum(-1), torch.ones(n, dtype=torch.float64))
-    for draws, expected in (
-        (weights, q.expected_weights()),
-        (weights.log(), q.expected_log_weights()),
-    ):
-        z = (draws.mean(0) - expected) / (draws.std(0) / n**0.5 + 1e-12)
-        assert z.abs().max() < 5
-    assert float(q.expected_weights().sum()) == pytest.approx(1.0, abs=1e-12)
+    draws, expected = weights.log(), q.expected_log_weights()
+    z = (draws.mean(0) - expected) / (draws.std(0) / n**0.5 + 1e-12)
+    assert z.abs().max() < 5
 
 
 def test_divergence_is_the_sum_of_its_parts():
@@ -122,7 +118,6 @@ def test_one_component_takes_everything():
     q = StickBreaking.start(1)
     density = log_density(t=1)
     assert torch.equal(q.assign(density), torch.ones_like(density))
-    assert torch.equal(q.expected_weights(), torch.ones(1, dtype=torch.float64))
     assert torch.equal(q.expected_log_weights(), torch.zeros(1, dtype=torch.float64))
     q = q.update_sticks(torch.tensor([40.0])).update_concentration()
     assert float(q.kl()) == pytest.approx(0.0, abs=1e-12)
@@ -132,7 +127,6 @@ def test_the_start_is_the_prior():
     assert float(StickBreaking.start(5, known=0.7).kl()) == pytest.approx(0.0, abs=1e-12)
     learned = StickBreaking.start(2, prior_shape=3.0, prior_rate=2.0)
     assert float(learned.concentration) == 1.5
-    assert float(learned.expected_weights()[0]) == pytest.approx(1 / 2.5)
 
 
 def test_published_updates_by_hand():

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from bochner.errors import InputError
-from bochner.page.encode import pack_numbers, restore
+from bochner.page.encode import pack_numbers
 from bochner.page.labels import as_labels, read_labels
+from helpers.packed import restore
 
 pandas = pytest.importorskip("pandas")
 

@@ -22,12 +22,13 @@ from bochner.data.row_sources import RowSource
 from bochner.errors import InputError
 from bochner.page import charts
 from bochner.page.content import BUDGET, VIEWS, Rows, gather
-from bochner.page.encode import Packed, pack, quantise, restore, script_json
+from bochner.page.encode import Packed, pack, quantise, script_json
 from bochner.page.labels import as_labels, read_labels
 from bochner.page.layouts import Layout, as_layouts, read_layout
 from bochner.page.planes import ROW, choose_planes, decode
 from bochner.page.shapes import check_shapes, guess_shape, parse_shapes
 from bochner.page.views import choose_views
+from helpers.packed import restore
 
 EVIL = "</script><script>alert(1)</script>"
 COLUMNS = ["a", EVIL, "c", "d", "e", "f"]

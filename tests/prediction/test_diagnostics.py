@@ -10,12 +10,7 @@ from scipy.optimize import minimize
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.likelihood import Gaussian
 from bochner.prediction import diagnostics
-from bochner.prediction.diagnostics import (
-    collapse,
-    linear_latent_variances,
-    linear_noise_variance,
-    relevance,
-)
+from bochner.prediction.diagnostics import collapse, relevance
 from bochner.weight_posterior.conditioning import SharedDraw
 from bochner.weight_posterior.posterior import ViewPosterior
 from helpers.posteriors import conditioned_view
@@ -25,6 +20,24 @@ N = 9
 
 # -- the linear GPLVM: log p(Y | X) = -M/2 (log|XX' + s2 I| + tr (XX' + s2 I)^-1 YY'/M)
 # -----------------------------
+
+
+def linear_latent_variances(eigenvalues, noise_variance, n_components, n_columns=None):
+    """Squared singular values of the optimal latents, descending: at the maximum of the likelihood,
+    or, of M columns, of the posterior under the prior N(0, I). Zeros are collapsed directions.
+
+    Li et al. (2024a), section 3; docs/math.md, section 6.
+    """
+    top = np.sort(eigenvalues)[::-1][:n_components]
+    if n_columns is not None:
+        m = float(n_columns)
+        top = (np.sqrt(m * m + 4.0 * m * top) - m) / 2.0
+    return np.maximum(top - noise_variance, 0.0)
+
+
+def linear_noise_variance(eigenvalues, n_components):
+    """The maximum likelihood noise variance: the mean of the N - D smallest eigenvalues."""
+    return float(np.sort(eigenvalues)[: len(eigenvalues) - n_components].mean())
 
 
 def _problem(dim: int, m: int = 30, seed: int = 0):

@@ -127,12 +127,6 @@ class StickBreaking:
         zero = torch.zeros_like(self.shape)[..., None]
         return torch.cat([log_v, zero], -1) + torch.cat([zero, log_rest.cumsum(-1)], -1)
 
-    def expected_weights(self) -> Tensor:
-        """Return E[pi_k], shape (..., T); they sum to 1."""
-        mean = self.a / (self.a + self.b)
-        one = torch.ones_like(self.shape)[..., None]
-        return torch.cat([mean, one], -1) * torch.cat([one, (1.0 - mean).cumprod(-1)], -1)
-
     def assign(self, log_density: Tensor) -> Tensor:
         """Return the optimal q(z): softmax over k of E[log p(w_l | z_l = k)] + E[log pi_k].
 

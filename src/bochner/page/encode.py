@@ -107,18 +107,6 @@ def quantise(values: FloatArray, low: FloatArray, high: FloatArray, bits: int) -
     return Packed(dtype.name, whole.shape, _deflate(whole), low, width / (missing - 1))
 
 
-def restore(packed: Packed) -> FloatArray:
-    """Return the values a page shows for a packed array, NaN where missing."""
-    raw = np.frombuffer(
-        zlib.decompress(packed.body), dtype=np.dtype(packed.dtype).newbyteorder("<")
-    )
-    codes = raw.reshape(packed.shape)
-    if packed.low is None or packed.step is None:
-        return codes.astype(np.float64)
-    missing = 255 if packed.dtype == "uint8" else 65535
-    return np.where(codes == missing, np.nan, packed.low + packed.step * codes)
-
-
 def script_json(value: object) -> str:
     """Write JSON that is safe inside a script element, whatever text it holds: no ``</script>``, no
     ``<!--``.
