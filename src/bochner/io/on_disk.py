@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from bochner.io.request import Request, Selection
 from bochner.io.stored import labels, matrix_rows, open_rows, zarr_labels, zarr_matrix
 from bochner.io.table import Table
 from bochner.memory import EXPANSION
-
-if TYPE_CHECKING:
-    pass
 
 # Numbers of a table that is not small.
 MANY = 2**22
