@@ -32,7 +32,8 @@ LAYERS: dict[str, str] = {
         io.csv.files io.csv.source io.csv
         io.on_disk io.readers io metrics""",
     "F2 kernels": """
-        kernels.base kernels.bivariate kernels.domains kernels.function kernels.indefinite
+        kernels.parameters kernels.base kernels.bivariate kernels.domains kernels.function
+        kernels.indefinite
         kernels.spectral_mixture kernels.stationary kernels.dirichlet_process
         kernels.nonstationary kernels.periodic kernels""",
     "F3 features": """

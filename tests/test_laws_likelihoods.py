@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import bochner as bo
 import bochner.likelihoods
 from bochner.errors import InputError
 from bochner.likelihoods import (
@@ -461,6 +462,26 @@ def test_starts_come_from_the_data():
     torch.testing.assert_close(
         start, torch.tensor([-math.log(3), -math.log(2), 0.0]).double(), rtol=0, atol=2e-3
     )
+
+
+@pytest.mark.parametrize(("make", "values", "some"), CASES)
+def test_parameters_are_replaced_as_a_search_does_it(make, values, some):
+    likelihood = make()
+    before = likelihood.get_params()
+    assert likelihood.set_params(**before) is likelihood
+    assert likelihood.get_params() == before
+    assert repr(likelihood) == repr(make())
+    with pytest.raises(InputError) as caught:
+        likelihood.set_params(colour=1)
+    name = type(likelihood).__name__
+    assert str(caught.value) == f"{name} has no parameter 'colour'. It has: {sorted(before)}."
+
+
+def test_an_estimator_replaces_parameters_of_its_likelihood():
+    model = bo.NGMVLVM(likelihood=NegativeBinomial(2.0))
+    model.set_params(likelihood__dispersion=5.0)
+    assert float(model.likelihood.dispersion.detach()) == pytest.approx(5.0)
+    assert model.likelihood.get_params()["dispersion"] == 5.0
 
 
 @pytest.mark.parametrize(("make", "values", "some"), CASES)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from bochner._typing import Numbers, Sampling
 from bochner.errors import InputError, message, shown
+from bochner.kernels.parameters import HasParameters
 
 # Of features without covariates.
 _NO_FACTORS = torch.zeros(0, dtype=torch.float64)
@@ -224,7 +225,7 @@ class Frequencies:
         return replace(self, first=wide(self.first), second=second)
 
 
-class Kernel(nn.Module, ABC):
+class Kernel(HasParameters, nn.Module, ABC):
     """A positive definite function of two points.
 
     Subclasses pass every constructor argument to ``super().__init__``: ``get_params`` returns those
@@ -236,46 +237,6 @@ class Kernel(nn.Module, ABC):
     def __init__(self, **params: Any) -> None:
         super().__init__()
         self._params = params
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
-        """Return the constructor's arguments, the very objects that were passed.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Ignored: scikit-learn's signature.
-
-        Returns
-        -------
-        dict
-        """
-        return dict(self._params)
-
-    def set_params(self, **params: Any) -> Self:
-        """Build the kernel anew with some constructor arguments replaced.
-
-        Parameters
-        ----------
-        **params
-            New values by name.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            A name is unknown.
-        """
-        unknown = sorted(set(params) - set(self._params))
-        if unknown:
-            raise InputError(
-                f"{type(self).__name__} has no parameter {unknown[0]!r}. It has: "
-                f"{sorted(self._params)}."
-            )
-        self.__init__(**{**self._params, **params})  # type: ignore[misc]
-        return self
 
     def extra_repr(self) -> str:
         """Show the constructor's arguments: ``repr`` of an estimator must not hide them.

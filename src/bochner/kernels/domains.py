@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from torch import Tensor
 from bochner._typing import Numbers
 from bochner.errors import InputError, message
 from bochner.kernels.base import points
+from bochner.kernels.parameters import HasParameters
 
 Domain = Literal["sphere", "cube", "any"]
 # Scaled data may leave [0, 1] by rounding.
@@ -25,7 +26,7 @@ TOLERANCE = 1e-6
 _IN_RANGE = 1e-35, 1e35
 
 
-class IndefiniteKernel(ABC):
+class IndefiniteKernel(HasParameters, ABC):
     """A symmetric function of two rows, with the normalisation its definition asks for.
 
     Attributes
@@ -53,32 +54,6 @@ class IndefiniteKernel(ABC):
         dict
         """
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def set_params(self, **params: object) -> Self:
-        """Build the kernel anew with some constructor arguments replaced.
-
-        Parameters
-        ----------
-        **params
-            New values by name.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        InputError
-            A name is unknown.
-        """
-        known = self.get_params()
-        unknown = sorted(set(params) - set(known))
-        if unknown:
-            raise InputError(
-                f"{type(self).__name__} has no parameter {unknown[0]!r}. It has: {sorted(known)}."
-            )
-        self.__init__(**{**known, **params})  # type: ignore[misc]
-        return self
 
     def __repr__(self) -> str:
         given = ", ".join(f"{k}={v!r}" for k, v in self.get_params().items())

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from bochner.errors import InputError, message
 from bochner.kernels.base import as_tensor, positive
+from bochner.kernels.parameters import HasParameters
 from bochner.likelihoods.densities import EntryDensity
 from bochner.quadrature import LogDensity, log_normal_mean, normal_mean
 
@@ -68,7 +69,7 @@ def per_size(counts: Tensor, offset: Tensor | None) -> Tensor:
     return counts / of_each_row(offset, counts.shape[0], counts).exp()[:, None]
 
 
-class Likelihood(nn.Module, ABC):
+class Likelihood(HasParameters, nn.Module, ABC):
     """The distribution of one observed entry y given its linear predictor psi.
 
     Subclasses pass every constructor argument to ``super().__init__``: ``get_params`` returns those
@@ -97,20 +98,6 @@ class Likelihood(nn.Module, ABC):
     def __init__(self, **params: Any) -> None:
         super().__init__()
         self._params = params
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
-        """Return the constructor's arguments, the very objects that were passed.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Ignored: scikit-learn's signature.
-
-        Returns
-        -------
-        dict
-        """
-        return dict(self._params)
 
     def extra_repr(self) -> str:
         """Show the constructor's arguments.

@@ -1,0 +1,56 @@
+"""Constructor arguments as parameters, as scikit-learn clones and searches them."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from bochner.errors import InputError
+
+
+class HasParameters:
+    """What is made anew when an argument of its constructor is replaced.
+
+    Subclasses keep every argument in ``_params``, or say themselves what ``get_params`` returns.
+    """
+
+    _params: dict[str, Any]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
+        """Return the constructor's arguments, the very objects that were passed.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Ignored: scikit-learn's signature.
+
+        Returns
+        -------
+        dict
+        """
+        return dict(self._params)
+
+    def set_params(self, **params: Any) -> Self:
+        """Build this anew with some constructor arguments replaced.
+
+        Parameters
+        ----------
+        **params
+            New values by name.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        InputError
+            A name is unknown.
+        """
+        known = self.get_params()
+        unknown = sorted(set(params) - set(known))
+        if unknown:
+            raise InputError(
+                f"{type(self).__name__} has no parameter {unknown[0]!r}. It has: {sorted(known)}."
+            )
+        self.__init__(**{**known, **params})  # type: ignore[misc]
+        return self
