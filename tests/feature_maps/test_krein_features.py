@@ -177,25 +177,40 @@ def test_negative_part_is_there_where_the_sketch_shows_it(X):
 
 
 @pytest.mark.parametrize("n_components", [1, 7])
-def test_odd_numbers_of_columns_are_unbiased_and_warned_about(X, n_components):
+@pytest.mark.parametrize("inference", ["gradient", "spectral", "taylor"])
+def test_odd_numbers_of_columns_have_a_constant_and_are_warned_about(
+    X, n_components, inference
+):
     match = (
         rf"even n_components, a cosine and a sine each, got {n_components}. Type "
-        rf"n_components={n_components + 1}:"
+        rf"n_components={n_components + 1}: one column is a constant."
     )
+    settings = {"inference": inference, "max_iter": 5, "random_state": 0}
     with pytest.warns(DataWarning, match=match):
-        model = KreinFeatures(Tanh(3.0), n_components, max_iter=5, random_state=0).fit(X)
-    assert model.transform(X).shape == (60, n_components)
+        model = KreinFeatures(Tanh(3.0), n_components, **settings).fit(X)
+    features = model.transform(X)
+    assert features.shape == (60, n_components)
     assert model.signs_.shape == (n_components,)
-    source, grams = np.random.default_rng(0), []
-    for _ in range(800):
-        model.phase_ = source.uniform(0, 2 * np.pi)
-        grams.append(kernel_of(model.transform(X[:4]), model.signs_.numpy()))
-    draws = np.stack(grams)
-    unit = X[:4] / np.linalg.norm(X[:4], axis=1, keepdims=True)
-    delta = torch.tensor(unit[:, None] - unit[None])
-    factor = model.posterior_.weight * model.posterior_.sign
-    expected = (torch.einsum("hd,ijd->ijh", model.frequencies_, delta).cos() @ factor).numpy()
-    assert (np.abs(draws.mean(0) - expected) <= 5 * draws.std(0) / 800**0.5 + 1e-9).all()
+    assert model.signs_.tolist() == sorted(model.signs_.tolist(), reverse=True)
+    unit = torch.tensor(X / np.linalg.norm(X, axis=1, keepdims=True))
+    waves = (model.frequencies_ @ (unit[:, None] - unit[None])[..., None]).cos()[..., 0]
+    expected = waves @ (model.posterior_.weight * model.posterior_.sign)
+    np.testing.assert_allclose(kernel_of(features, model.signs_.numpy()), expected, atol=1e-9)
+    assert (model.frequencies_ == 0).all(1).any()
+
+
+@pytest.mark.filterwarnings("ignore:Expected an even n_components")
+@pytest.mark.parametrize("kernel", ["polynomial", "tanh", "tl1"])
+def test_a_column_more_than_an_even_number_makes_no_error_larger(kernel):
+    X = np.random.default_rng(0).uniform(size=(300, 3))
+    # a last cosine of a random phase made them two to ten times larger
+    for even in (2, 8, 16):
+        settings = {"inference": "gradient", "max_iter": 40, "random_state": 1}
+        few, more = (
+            KreinFeatures(kernel, count, **settings).fit(X).held_out_error_
+            for count in (even, even + 1)
+        )
+        assert more <= 1.05 * few
 
 
 def test_sketch_sizes(X):

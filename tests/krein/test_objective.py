@@ -32,6 +32,7 @@ from bochner.krein.signed_frequencies import (
     GaussianFrequencies,
     RadialFrequencies,
     SignedFrequencies,
+    WithConstant,
 )
 from bochner.krein.sketch import Sketch, decompose
 from bochner.krein.span import SpanFrequencies
@@ -231,18 +232,27 @@ DISTRIBUTIONS["span"] = lambda d: SpanFrequencies.of(
     torch.linalg.qr(normal(d, 1, seed=3))[0],
 )
 
+for _name in ("full", "radial", "span"):
+    for _constant in (0.5, -0.5):
+        DISTRIBUTIONS[f"{_name} and {_constant}"] = lambda d, name=_name, constant=_constant: (
+            WithConstant.of(DISTRIBUTIONS[name](d), constant)
+        )
+
 
 def test_every_distribution_is_covered():
     assert set(SignedFrequencies.__subclasses__()) == {
         GaussianFrequencies,
         RadialFrequencies,
         SpanFrequencies,
+        WithConstant,
     }
 
 
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
 @pytest.mark.parametrize("d", [1, 3])
-def test_expected_cosines_of_the_span_add_up_to_the_kernel(d):
-    result, x = DISTRIBUTIONS["span"](d), normal(5, d)
+def test_expected_cosines_add_up_to_the_kernel(name, d):
+    result, x = DISTRIBUTIONS[name](d), normal(5, d)
+    assert bool((result.sign.diff() <= 0).all())
     torch.testing.assert_close(result.kernel(x, x), SignedFrequencies.kernel(result, x, x))
 
 

@@ -20,12 +20,16 @@ from bochner.data.accepted import COUNT
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.feature_maps.base import IndefiniteMap
 from bochner.feature_maps.sections import Survey
-from bochner.features.fourier import feature_rows, last_phase, with_last_cosine
+from bochner.features.fourier import feature_rows
 from bochner.kernels.base import Frequencies
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.indefinite import NAMED, TL1, resolve
 from bochner.krein.radial import spectral
-from bochner.krein.signed_frequencies import SignedFrequencies
+from bochner.krein.signed_frequencies import (
+    GaussianFrequencies,
+    SignedFrequencies,
+    WithConstant,
+)
 from bochner.krein.sketch import Sketch
 from bochner.krein.span import search
 from bochner.krein.taylor import fit_taylor
@@ -43,7 +47,6 @@ _WIDE = 1000
 _OF_INFERENCE = (
     "posterior_",
     "frequencies_",
-    "phase_",
     "signs_",
     "held_out_error_",
     "history_",
@@ -67,8 +70,7 @@ class KreinFeatures(IndefiniteMap):
         rows by their norms; TL1 wants entries in [0, 1].
     n_components : int, default=100
         Output columns, both parts together: a cosine and a sine for every frequency. Where it is
-        odd, with a warning, the last frequency has one cosine with a random phase, unbiased too, of
-        higher variance.
+        odd, with a warning, one column is a constant, the last of its part.
     n_mixtures : int, default=5
         T, components of the truncated Dirichlet process mixture of each part's frequencies.
     sketch_size : int or "auto", default="auto"
@@ -100,9 +102,8 @@ class KreinFeatures(IndefiniteMap):
         +1 for the columns of the positive part, which come first, -1 for those of the negative
         part: the kernel is ``(transform(X) * signs_) @ transform(Y).T``.
     frequencies_ : Tensor of shape (ceil(n_components / 2), n_features_in_), float64
-        The draw that the features use, radians per unit of the normalised rows.
-    phase_ : float or None
-        Phase of the last cosine, radians; None where ``n_components`` is even.
+        The draw that the features use, radians per unit of the normalised rows; zero for a
+        constant.
     posterior_ : SignedFrequencies
         What they were drawn from; its ``kernel`` is the fitted kernel, which the features estimate
         without bias.
@@ -208,10 +209,7 @@ class KreinFeatures(IndefiniteMap):
         """
         self._validate_params()
         if self.n_components % 2:
-            do = (
-                f"type n_components={self.n_components + 1}: the last frequency has a cosine of "
-                "random phase alone"
-            )
+            do = f"type n_components={self.n_components + 1}: one column is a constant"
             text = message(
                 "an even n_components, a cosine and a sine each", str(self.n_components), do
             )
@@ -299,7 +297,6 @@ class KreinFeatures(IndefiniteMap):
         posterior = self._posterior(inference, sketch, source)
         self.posterior_ = replace(posterior, weight=posterior.weight * sketch.magnitude)
         self.frequencies_ = posterior.draw(source)
-        self.phase_ = last_phase(self.n_components, source)
         self.signs_ = self._part_signs()
         checked = sketch.held_out if len(sketch.held_out) > 1 else sketch.x
         self.held_out_error_ = self._relative_error(checked, sketch.magnitude)
@@ -307,9 +304,22 @@ class KreinFeatures(IndefiniteMap):
     def _posterior(
         self, inference: str, sketch: Sketch, source: torch.Generator
     ) -> SignedFrequencies:
-        n_frequencies = -(-self.n_components // 2)
+        """Fit as many frequencies as there are pairs of columns, and a constant for a last one."""
         self.history_: list[dict[str, float]] = []
         self.n_iter_ = 1
+        n_frequencies, n_constants = divmod(self.n_components, 2)
+        posterior: SignedFrequencies = GaussianFrequencies.none(
+            sketch.x.shape[1], sketch.x.device
+        )
+        if n_frequencies:
+            posterior = self._searched(inference, sketch, n_frequencies, source)
+        if not n_constants:
+            return posterior
+        return WithConstant.of(posterior, sketch.mean_residual(posterior.kernel))
+
+    def _searched(
+        self, inference: str, sketch: Sketch, n_frequencies: int, source: torch.Generator
+    ) -> SignedFrequencies:
         if inference == "spectral":
             return spectral(self.kernel_, sketch, n_frequencies)
         if inference == "taylor":
@@ -375,7 +385,7 @@ class KreinFeatures(IndefiniteMap):
         part.
         """
         signs = torch.cat([part.repeat(2) for part in self._parts(self.posterior_.sign)])
-        return signs[: self.n_components].cpu()
+        return self.posterior_.without_empty(signs).cpu()
 
     def _parts(self, values: Tensor) -> tuple[Tensor, Tensor]:
         positive = int((self.posterior_.sign > 0).sum())
@@ -390,10 +400,8 @@ class KreinFeatures(IndefiniteMap):
             for w, c in parts
             if len(w)
         ]
-        if self.phase_ is not None:
-            blocks[-1] = with_last_cosine(blocks[-1], self.phase_)
         features = torch.cat(blocks, 1) if len(blocks) > 1 else blocks[0]
-        return self._with_zeros(features, rows)
+        return self._with_zeros(self.posterior_.without_empty(features), rows)
 
     def _relative_error(self, rows: Tensor, magnitude: float) -> float:
         """Relative root mean squared error of the drawn features over pairs of prepared rows, the

@@ -7,7 +7,7 @@ delta)], and a draw of the frequencies gives features that are unbiased for it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -47,6 +47,12 @@ class SignedFrequencies(ABC):
             total = total + factor * self.expected_cosine(h, x, y)
         return total
 
+    def without_empty(self, columns: Tensor) -> Tensor:
+        """Return the columns of the features that are not zero for every row: (..., 2 H), cosines
+        and sines of the positive part, then those of the negative part -> (..., K).
+        """
+        return columns
+
 
 @dataclass(frozen=True)
 class GaussianFrequencies(SignedFrequencies):
@@ -61,6 +67,12 @@ class GaussianFrequencies(SignedFrequencies):
 
     mean: Tensor
     factor: Tensor
+
+    @classmethod
+    def none(cls, dim: int, device: torch.device) -> GaussianFrequencies:
+        """Return no frequencies in so many dimensions."""
+        rows = torch.zeros(0, dim, dtype=torch.float64, device=device)
+        return cls(rows.sum(1), rows.sum(1), rows, rows)
 
     def _spread(self, h: int, points: Tensor) -> Tensor:
         factor = self.factor[h].to(points)
@@ -122,3 +134,58 @@ class RadialFrequencies(SignedFrequencies):
     def expected_cosine(self, h: int, x: Tensor, y: Tensor) -> Tensor:
         """Return the mean of cos(r u.delta) over directions u."""
         return direction_mean(float(self.radius[h]) * torch.cdist(x, y), self.dim).to(x.dtype)
+
+
+@dataclass(frozen=True)
+class WithConstant(SignedFrequencies):
+    """Frequencies and a constant: a wave that is zero and certain, and has a cosine alone.
+
+    A last frequency with one cosine of a random phase would be unbiased as well, but adds the
+    square of its weight to the error of a pair.
+
+    Attributes
+    ----------
+    others : SignedFrequencies
+        The other frequencies; their weights are not used.
+    place : int
+        Number of the constant, which is the last of its part.
+    """
+
+    others: SignedFrequencies
+    place: int
+
+    @classmethod
+    def of(cls, others: SignedFrequencies, constant: float) -> WithConstant:
+        """Add a constant of either sign to the kernel of others."""
+        place = int((others.sign > 0).sum()) if constant >= 0 else len(others.sign)
+        # a weight is positive
+        weight = _inserted(others.weight, place, max(abs(constant), 1e-300))
+        sign = _inserted(others.sign, place, 1.0 if constant >= 0 else -1.0)
+        return cls(weight, sign, others, place)
+
+    def draw(self, source: torch.Generator) -> Tensor:
+        """Draw the frequencies; that of the constant is zero."""
+        return _inserted(self.others.draw(source), self.place, 0.0)
+
+    def expected_cosine(self, h: int, x: Tensor, y: Tensor) -> Tensor:
+        """Return that of another frequency, or 1."""
+        if h == self.place:
+            return x.new_ones(x.shape[0], y.shape[0])
+        return self.others.expected_cosine(h - (h > self.place), x, y)
+
+    def kernel(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the fitted kernel, (n, d), (m, d) -> (n, m)."""
+        weight = torch.cat([self.weight[: self.place], self.weight[self.place + 1 :]])
+        constant = float(self.weight[self.place] * self.sign[self.place])
+        return replace(self.others, weight=weight).kernel(x, y) + constant
+
+    def without_empty(self, columns: Tensor) -> Tensor:
+        """Return the columns without the sine of zero, the last of its part."""
+        sine = 2 * self.place + 1
+        return torch.cat([columns[..., :sine], columns[..., sine + 1 :]], -1)
+
+
+def _inserted(values: Tensor, place: int, value: float) -> Tensor:
+    """Return values with another before those from a place on, (H, ...) -> (H + 1, ...)."""
+    one = values.new_full((1, *values.shape[1:]), value)
+    return torch.cat([values[:place], one, values[place:]])
