@@ -53,6 +53,8 @@ _PAIRS = 4096
 _WHITE = 0.01
 # and the least that is left: of rows that differ by rounding alone
 _EQUAL = 1e-8
+# iterations in the variances at the end
+_REFINED = 8
 # n^2 H from which the products of the search are in single precision
 _SINGLE = 4e8
 # of the kernel's variance over pairs, and of its mean square
@@ -289,7 +291,7 @@ class _Problem:
             state, variance=variance, mixtures=tuple(mixtures), noise=noise, error=noise
         )
 
-    def refine(self, state: _State, max_iter: int = 8) -> _State:
+    def refine(self, state: _State) -> _State:
         """Climb in log V by the closed-form expectations on the kept pairs, then update the noise
         in closed form.
         """
@@ -306,7 +308,7 @@ class _Problem:
                 error + 0.5 * (prior * variance).sum() - gaussian_entropy(variance)
             ) / variance.numel()
 
-        optimum = _lbfgs(_by_autograd(objective), state.variance.log().flatten(), max_iter)
+        optimum = _lbfgs(_by_autograd(objective), state.variance.log().flatten(), _REFINED)
         variance = optimum.view(state.mean.shape).exp()
         return replace(
             state,

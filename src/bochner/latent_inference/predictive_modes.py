@@ -73,7 +73,6 @@ def climbed(
     start: Placement,
     rows: Sequence[Tensor],
     offsets: Offsets,
-    max_steps: int = MAX_STEPS,
 ) -> Modes:
     """Climb from placed rows to the modes of their predictive densities.
 
@@ -86,7 +85,6 @@ def climbed(
     rows : sequence over views of Tensor of shape (n, M_v), float64
         Encoded.
     offsets : sequence over views of Tensor of shape (n,), or None
-    max_steps : int
 
     Returns
     -------
@@ -100,7 +98,6 @@ def climbed(
             start.of(torch.arange(part.start, part.stop)),
             [y[part] for y in rows],
             offsets_of(offsets, part),
-            max_steps,
         )
         for part in chunks(rows[0].shape[0], most)
     ]
@@ -116,13 +113,12 @@ def _climbed(
     start: Placement,
     rows: Sequence[Tensor],
     offsets: Offsets,
-    max_steps: int,
 ) -> Modes:
     dim = start.modes.shape[2]
     target = predictive_target(views, rows, dim, offsets, start.covariates)
     if dim <= MANY_DIMENSIONS:
         every = torch.ones_like(start.weights, dtype=torch.bool)
-        return laplace_modes(target, start.modes, every, _TOLERANCE, max_steps)
+        return laplace_modes(target, start.modes, every, _TOLERANCE, MAX_STEPS)
     n, n_modes, _ = start.modes.shape
     index = torch.arange(n).repeat_interleave(n_modes)
     points = start.modes.reshape(-1, dim)

@@ -11,6 +11,12 @@ from bochner.kernels.base import SpectralKernel
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.models.sticks import StickBreaking
 
+# Spectral points that a component is expected to hold, at the least, to count as used.
+_HELD = 0.5
+# What every point gives to each component that was moved: little, but enough to grow from where
+# they fit.
+_GIVEN = 2e-4
+
 
 def sticks_of(kernel: DirichletProcessMixture) -> StickBreaking:
     """Return q(v) q(alpha) of a kernel, its components in ``kernel.order``."""
@@ -80,7 +86,7 @@ def set_assignments(kernel: DirichletProcessMixture, log_phi: Tensor) -> None:
 
 
 @torch.no_grad()
-def merge_alike(kernel: DirichletProcessMixture, attempt: int = 0, least: float = 0.5) -> bool:
+def merge_alike(kernel: DirichletProcessMixture, attempt: int = 0) -> bool:
     """Make one component of two that are alike, moments matched, and update sticks and
     concentration.
 
@@ -90,8 +96,6 @@ def merge_alike(kernel: DirichletProcessMixture, attempt: int = 0, least: float 
         Changed in place.
     attempt : int
         Each component has a nearest other; attempts go round these pairs, the most alike first.
-    least : float
-        Spectral points that a component must be expected to hold to take part.
 
     Returns
     -------
@@ -105,7 +109,7 @@ def merge_alike(kernel: DirichletProcessMixture, attempt: int = 0, least: float 
     phi = kernel.phi
     means = kernel.means
     counts = phi.sum(0)
-    used = (counts >= least).nonzero()[:, 0]
+    used = (counts >= _HELD).nonzero()[:, 0]
     if len(used) < 2:
         return False
     j, k, sign = _pair(means[used], kernel.log_scales[used], attempt)
@@ -125,23 +129,13 @@ def merge_alike(kernel: DirichletProcessMixture, attempt: int = 0, least: float 
 
 
 @torch.no_grad()
-def rebirth(
-    kernel: DirichletProcessMixture,
-    source: torch.Generator,
-    least: float = 0.5,
-    share: float = 2e-4,
-) -> None:
+def rebirth(kernel: DirichletProcessMixture, source: torch.Generator) -> None:
     """Move the components that nobody uses to new places of the spectrum, changed in place.
 
     Parameters
     ----------
     kernel : DirichletProcessMixture
     source : torch.Generator
-    least : float
-        Spectral points below which a component counts as unused.
-    share : float
-        What every point gives to each of the moved components: little, but enough to grow from
-        where they fit.
 
     Notes
     -----
@@ -152,7 +146,7 @@ def rebirth(
     """
     phi = kernel.phi
     means = kernel.means
-    idle = (phi.sum(0) < least).nonzero()[:, 0]
+    idle = (phi.sum(0) < _HELD).nonzero()[:, 0]
     if not len(idle):
         return
     stds = kernel.log_scales.exp()
@@ -169,7 +163,7 @@ def rebirth(
     places = torch.where(inside, means[parents] + stds[parents] * noise, width * noise)
     means[idle] = places
     kernel.log_scales[idle] = (torch.where(inside, 0.1, 0.25) * width).log()
-    phi[:, idle] = share
+    phi[:, idle] = _GIVEN
     set_assignments(kernel, phi.log().clamp(min=-745.0))
 
 

@@ -27,6 +27,8 @@ _SLOPES = 2**24
 _PRIOR_POINTS = 1024
 # Weight below which a mode's part of a completion is beyond its last digit.
 _NO_WEIGHT = 1e-12
+# Draws of an observation, of which its interval is quantiles.
+_QUANTILE_DRAWS = 400
 # Numbers of which quantiles are taken at once.
 _QUANTILE_NUMBERS = 2**23
 
@@ -267,7 +269,6 @@ def intervals(
     x: Tensor,
     level: float,
     seed: int,
-    n_draws: int = 400,
 ) -> tuple[Tensor, Tensor]:
     """Return central intervals of new observations at latents, by draws: values that the data could
     have.
@@ -278,7 +279,7 @@ def intervals(
     x : Tensor of shape (n, D), float64
     level : float
         Probability inside, in (0, 1).
-    seed, n_draws : int
+    seed : int
 
     Returns
     -------
@@ -287,9 +288,11 @@ def intervals(
     n_columns = sum(view.n_data_columns for view in views)
     levels = torch.tensor([0.5 - 0.5 * level, 0.5 + 0.5 * level], dtype=torch.float64)
     bounds = []
-    for part in chunks(x.shape[0], max(1, _QUANTILE_NUMBERS // (n_draws * n_columns))):
+    for part in chunks(x.shape[0], max(1, _QUANTILE_NUMBERS // (_QUANTILE_DRAWS * n_columns))):
         source = random.generator(seed, "intervals", part.start)
-        drawn = torch.stack([sample_at(views, x[part], source) for _ in range(n_draws)])
+        drawn = torch.stack(
+            [sample_at(views, x[part], source) for _ in range(_QUANTILE_DRAWS)]
+        )
         bounds.append(torch.quantile(drawn, levels, dim=0, interpolation="nearest"))
     low, high = torch.cat(bounds, dim=1)
     return low, high

@@ -80,8 +80,6 @@ class SitePasses:
         Of other rows: their intercepts, and the groups of columns.
     processes : Processes
         Sums are those of all.
-    part_rows : int, optional
-        Rows of a part; by default those whose entries stay in a core's cache.
 
     Attributes
     ----------
@@ -97,7 +95,6 @@ class SitePasses:
         likelihood: NonConjugateLikelihood,
         sites: Sites,
         processes: Processes = ALONE,
-        part_rows: int | None = None,
     ) -> None:
         self._block = block
         self._likelihood = likelihood
@@ -106,8 +103,8 @@ class SitePasses:
         self._f = f.to(latents[0].dtype)
         self.columns = sites.group_of.argsort(stable=True)
         counts = torch.bincount(sites.group_of).tolist()
-        cached = min(CHUNK_ROWS, max(_FEWEST, _CACHED // len(self.columns)))
-        self._part_rows = part_rows or cached
+        # a part's entries stay in a core's cache
+        self._part_rows = min(CHUNK_ROWS, max(_FEWEST, _CACHED // len(self.columns)))
         self._sizes = tuple(count for count in counts if count)
         self._intercept = sites.intercept[self.columns]
         self._prior = sites.log_prior(self.columns)
