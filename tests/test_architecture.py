@@ -57,7 +57,7 @@ LAYERS: dict[str, str] = {
         training.trainer training.checkpoint training.row_store training.row_adam
         training.row_shards training
         initialization.embeddings initialization.simple_models initialization.iterative_pca
-        initialization.shared_private initialization dirichlet_process.coordinate_ascent
+        initialization.shared_private initialization
         dirichlet_process.local_expectations dirichlet_process.spectrum_matching
         dirichlet_process.sweeps dirichlet_process
         weight_posterior.incomplete_conditioning weight_posterior.site_conditioning

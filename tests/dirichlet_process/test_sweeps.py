@@ -287,7 +287,7 @@ def test_a_peak_that_no_component_begins_near_is_found():
 
 def test_sweeps_record_every_block_and_their_draws_are_shared():
     model, data = toy()
-    sweep = MixtureSweep(model, data, H, "sobol", 0).ascent
+    sweep = MixtureSweep(model, data, H, "sobol", 0)
     for number in range(0, 60, 10):
         records = sweep.sweep(number)
         assert [name for _, name, _ in records] == [
@@ -342,7 +342,7 @@ def test_q_of_z_climbs_while_the_rest_stays():
 
     before = value()
     for number in range(0, 400, 10):
-        sweep.ascent.sweep(number)
+        sweep.sweep(number)
     assert value() > before + 3.0
 
 

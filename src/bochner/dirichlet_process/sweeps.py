@@ -2,7 +2,7 @@
 and mergers.
 
 The latents, the kernels' hyperparameters and the noise are the gradient block, which the trainer
-steps; the blocks here take their turn every few of its steps (Li et al. 2024b, section 4;
+steps; the blocks here take their turn every few of its steps (Li et al. 2024b, sections 3.2 and 4;
 docs/math.md, section 4).
 """
 
@@ -17,7 +17,6 @@ from torch import Tensor
 
 from bochner import random
 from bochner._typing import Sampling
-from bochner.dirichlet_process import coordinate_ascent
 from bochner.dirichlet_process.local_expectations import replacement_gains, site_gains
 from bochner.kernels.base import Frequencies
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
@@ -36,6 +35,8 @@ from bochner.objectives.elbo import Draws, draw, elbo
 from bochner.regression.observations import Block, Data, encoded_block
 from bochner.training.trainer import State
 
+# (step, block, bound after it)
+Record = tuple[int, str, float]
 # view, its kernel, latents, base noise of its spectrum, data, generator -> (H, T)
 Gains = Callable[
     [View, DirichletProcessMixture, Tensor, Tensor, tuple[Block, ...], torch.Generator],
@@ -98,21 +99,26 @@ class MixtureSweep:
         self._views: tuple[int, Tensor] | None = None
         self.mixtures = mixtures(model)
         self.kernels = list(self.mixtures.values())
-        self.ascent = coordinate_ascent.CoordinateAscent(
-            [
-                coordinate_ascent.Block(
-                    "gradient", lambda _: None
-                ),  # what the trainer did since the last sweep
-                coordinate_ascent.Block("z", self._assign),
-                coordinate_ascent.Block("merge", self._merge),
-                coordinate_ascent.Block("birth", self._birth),
-                coordinate_ascent.Block("v", lambda _: self._each(update_sticks), exact=True),
-                coordinate_ascent.Block(
-                    "alpha", lambda _: self._each(update_concentration), exact=True
-                ),
-            ],
-            self._bound,
+        self._blocks: tuple[tuple[str, Callable[[int], None]], ...] = (
+            # what the trainer did since the last sweep
+            ("gradient", lambda _: None),
+            ("z", self._assign),
+            ("merge", self._merge),
+            ("birth", self._birth),
+            # closed forms: the bound never falls
+            ("v", lambda _: self._each(update_sticks)),
+            ("alpha", lambda _: self._each(update_concentration)),
         )
+
+    def sweep(self, step: int) -> list[Record]:
+        """Update each block while the others stay, and return the bound after it, on draws that all
+        of them share, so that what a block did shows.
+        """
+        records = []
+        for name, update in self._blocks:
+            update(step)
+            records.append((step, name, self._bound(step)))
+        return records
 
     def _each(self, update: Callable[[DirichletProcessMixture], None]) -> None:
         for kernel in self.kernels:
@@ -303,6 +309,6 @@ def sweeps(
 
     def between(state: State) -> None:
         if state.step % SWEEP_EVERY == 0:
-            state.blocks += blocks.ascent.sweep(state.step)
+            state.blocks += blocks.sweep(state.step)
 
     return between
