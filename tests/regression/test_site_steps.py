@@ -99,8 +99,9 @@ def test_weights_of_some_rows_settle_among_all(seed):
     some = of_some(likelihood, few, sites, features_of(x[index], f, few))
     passes = SitePasses(block, [x], f, likelihood, sites)
     weights, value = passes.settled(some, TOLERANCE)
-    torch.testing.assert_close(value, passes.bound(weights))
-    once = float(passes.bound(passes.stepped(some, TOLERANCE, likelihood.site)[0]))
+    torch.testing.assert_close(value, passes.laid(weights, likelihood.site).bound.sum())
+    stepped = passes.solved(passes.laid(some, likelihood.site), TOLERANCE)
+    once = float(passes.laid(stepped, likelihood.site).bound.sum())
     assert float(value) > once
     assert float(value) > constant(block)
     _, further = passes.settled(weights, TOLERANCE)

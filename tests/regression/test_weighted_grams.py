@@ -152,7 +152,7 @@ def test_steps_without_curvature_are_not_taken():
     goal = torch.zeros(3)
 
     def found(factor: float) -> torch.Tensor:
-        return refined(lambda v: factor * v, mean, residual, covariance, (3,), goal)
+        return refined(lambda _: lambda v: factor * v, mean, residual, covariance, (3,), goal)
 
     torch.testing.assert_close(found(-1.0), mean)
     torch.testing.assert_close(found(0.0), mean)

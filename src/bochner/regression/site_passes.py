@@ -9,6 +9,7 @@ is held is of size K x K and K x m.
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from bochner.data.masks import Mask
+from bochner.data.masks import Index, Mask
 from bochner.features.fourier import evaluate
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods.likelihood import Slopes
@@ -26,6 +27,7 @@ from bochner.memory import chunks
 from bochner.models.sites import Sites
 from bochner.processes import ALONE, Processes
 from bochner.regression.conjugate_gradients import (
+    Product,
     Weights,
     factored,
     group_means,
@@ -48,21 +50,69 @@ _FEWEST = 32
 
 @dataclass(frozen=True)
 class _Part:
-    """Consecutive rows: features (K, r), entries (r, m), intercept plus offset (r, m)."""
+    """Consecutive rows: their features, (K, r), and what is taken of their entries."""
 
     features: Tensor
-    y: Tensor
-    mask: Mask
-    total: Tensor
+    block: EncodedBlock
+    cut: slice
+    columns: Tensor
+    intercept: Tensor
+
+    @functools.cached_property
+    def y(self) -> Tensor:
+        """The entries, (r, m)."""
+        return self.block.Y[self.cut].index_select(1, self.columns)
+
+    @functools.cached_property
+    def mask(self) -> Mask:
+        """Which of them are observed."""
+        return self.block.mask.rows(self.cut).columns(self.columns)
+
+    @functools.cached_property
+    def total(self) -> Tensor:
+        """Intercept plus offset, (r, m)."""
+        return self.intercept + self.block.offset[self.cut, None]
 
 
 @dataclass(frozen=True)
-class _Laid:
-    """Moments of phi^T a under q, (r, m), and the slopes of the entries' bounds there."""
+class _Moments:
+    """Mean and variance of psi under q, (r, m), and the slopes of the entries' bounds there."""
 
     mean: Tensor
     variance: Tensor
     slopes: Slopes
+
+
+@dataclass
+class LaidSites:
+    """Sites that were laid at a q(A): what the next one takes of them.
+
+    Attributes
+    ----------
+    weights : Weights
+        The q(A).
+    rule : SiteRule
+        By which.
+    bound : Tensor of shape (G,), float64
+        Of every group at this q(A), without its gap, in nats.
+    grams : Tensor of shape (G, K, K), float64
+        By the mean precisions of groups, without the identity.
+    slopes : Tensor of shape (K, m), float64
+        The features times the slopes of the entries' bounds in psi.
+    precisions : list of Tensor of shape (r, m), or None
+        Of consecutive rows; None where they are not held, and laid again where they are needed.
+    """
+
+    weights: Weights
+    rule: SiteRule
+    bound: Tensor
+    grams: Tensor
+    slopes: Tensor
+    precisions: list[Tensor] | None
+
+    def release(self) -> None:
+        """Hold the precisions no longer: they take as much memory as the entries."""
+        self.precisions = None
 
 
 class SitePasses:
@@ -115,37 +165,40 @@ class SitePasses:
 
         Parameters
         ----------
-        weights, tol
-            As in ``stepped``.
+        weights : Weights
+            As in ``laid``.
+        tol : float
+            As in ``solved``.
         least : int
             Steps to take at the least, as long as they do not lower the bound.
         """
         n_entries = self._n_rows * len(self.columns)
+        rule = self._likelihood.site
         step_from = functools.partial(self._step, tol)
-        last = settled(step_from, weights, self._likelihood.site, n_entries, least)
-        return last.end, last.bound.sum()
+        end = settled(step_from, self.laid(weights, rule), rule, n_entries, least).end
+        return end.weights, end.bound.sum()
 
-    def _step(self, tol: float, begin: Weights, rule: SiteRule) -> Step[Weights]:
+    def _step(self, tol: float, begin: LaidSites, rule: SiteRule) -> Step[LaidSites]:
         """Go towards the q(A) of the sites that are laid at one."""
-        whole, bound = self.stepped(begin, tol, rule)
+        if begin.rule is not rule:
+            begin = self.laid(begin.weights, rule)
+        whole = self.solved(begin, tol)
+        begin.release()
 
-        def at(share: Tensor) -> tuple[Weights, Tensor]:
-            end = begin.towards(whole, share)
-            return end, self._bounds(end)
+        def at(share: Tensor) -> tuple[LaidSites, Tensor]:
+            end = self.laid(begin.weights.towards(whole, share), rule)
+            return end, end.bound
 
-        slack = SLACK * self._n_rows * begin.logdet.new_tensor(self._sizes)
-        return furthest(at, bound, slack, SHARES)
+        slack = SLACK * self._n_rows * begin.bound.new_tensor(self._sizes)
+        return furthest(at, begin.bound, slack, SHARES)
 
-    def stepped(self, weights: Weights, tol: float, rule: SiteRule) -> tuple[Weights, Tensor]:
-        """Return the q(A) that the sites laid at one lead to, and the bound at that one, without
-        its gap, of every group, (G,), float64.
+    def laid(self, weights: Weights, rule: SiteRule) -> LaidSites:
+        """Lay the sites of all entries at a q(A), in one pass.
 
         Parameters
         ----------
         weights : Weights
             Of the columns in the order of `columns`.
-        tol : float
-            Twice the nats per entry that means not solved to the end may cost.
         rule : SiteRule
         """
         kept: list[Tensor] | None = None
@@ -153,100 +206,111 @@ class SitePasses:
             kept = []
         share = 1.0 / len(self._latents)
 
-        def sites(part: _Part) -> tuple[Tensor, Tensor, Tensor]:
-            laid = self._laid(part, weights)
-            mean = part.total + laid.mean
-            precision, slope = rule(part.y, mean, laid.variance, laid.slopes)
-            value = share * part.mask.apply(laid.slopes.value)
-            return part.mask.apply(precision) * share, part.mask.apply(slope) * share, value
-
         def sums(part: _Part) -> Sequence[Tensor]:
-            precision, slope, value = sites(part)
+            moments = self._moments(part, weights)
+            precision, slope = self._sites(part, moments, rule)
             if kept is not None:
                 kept.append(precision)
             phi = part.features
             grams = weighted_grams(phi, group_means(precision, self._sizes))
+            value = share * part.mask.apply(moments.slopes.value)
             return grams, (phi @ slope).double(), value.sum(0, dtype=torch.float64)
 
-        def apply(v: Tensor) -> Tensor:
-            narrow = v.to(weights.mean)
-            given = iter(kept or ())
-
-            def of_part(part: _Part) -> Sequence[Tensor]:
-                precision = sites(part)[0] if kept is None else next(given)
-                phi = part.features
-                return ((phi @ (phi.T @ narrow).mul_(precision)).double(),)
-
-            return v + self._summed(of_part, torch.zeros_like(v))[0]
-
-        mean = weights.mean.double()
-        k = mean.shape[0]
-        zeros = torch.zeros_like(mean)
+        k = weights.mean.shape[0]
+        zeros = torch.zeros_like(weights.mean, dtype=torch.float64)
         of_groups = zeros.new_zeros(len(self._sizes), k, k)
         grams, slopes, value = self._summed(sums, of_groups, zeros, zeros[0])
-        inverse, logdet = factored(grams)
-        # how far the slope of the bound says that the means are from those of these sites
-        goal = zeros.new_full((mean.shape[1],), tol * self._n_rows)
-        mean = refined(apply, mean, slopes - mean, inverse, self._sizes, goal)
-        mean = mean.to(weights.mean)
-        stepped = Weights(mean, inverse.to(mean), logdet, traces(inverse), self._sizes)
-        return stepped, self._by_group(value - weights.kl() + self._prior)
+        by_column = value - weights.kl() + self._prior
+        bound = group_sums(by_column[None], self._sizes)[0]
+        return LaidSites(weights, rule, bound, grams, slopes, kept)
 
-    def bound(self, weights: Weights) -> Tensor:
-        """Return the bound of all rows at a q(A), without its gap, scalar float64, in nats."""
-        return self._bounds(weights).sum()
+    def solved(self, laid: LaidSites, tol: float) -> Weights:
+        """Return the q(A) that sites lead to.
+
+        Parameters
+        ----------
+        laid : LaidSites
+        tol : float
+            Twice the nats per entry that means not solved to the end may cost.
+        """
+
+        def products(columns: Index) -> Product:
+            some = self._of(columns)
+            weights = laid.weights.of(columns)
+            kept = None
+            if laid.precisions is not None:
+                kept = [part[:, columns] for part in laid.precisions]
+
+            def product(v: Tensor) -> Tensor:
+                narrow = v.to(weights.mean)
+                held = iter(kept or ())
+
+                def of_part(part: _Part) -> Sequence[Tensor]:
+                    if kept is None:
+                        moments = some._moments(part, weights)
+                        precision, _ = some._sites(part, moments, laid.rule)
+                    else:
+                        precision = next(held)
+                    phi = part.features
+                    return ((phi @ (phi.T @ narrow).mul_(precision)).double(),)
+
+                return v + some._summed(of_part, torch.zeros_like(v))[0]
+
+            return product
+
+        inverse, logdet = factored(laid.grams)
+        mean = laid.weights.mean.double()
+        # how far the slope of the bound says that the means are from those of these sites
+        goal = mean.new_full((mean.shape[1],), tol * self._n_rows)
+        mean = refined(products, mean, laid.slopes - mean, inverse, self._sizes, goal)
+        mean = mean.to(laid.weights.mean)
+        return Weights(mean, inverse.to(mean), logdet, traces(inverse), self._sizes)
 
     def gap(self, weights: Weights) -> Tensor:
         """Return the gap of the bound at a q(A), scalar float64, in nats."""
         none = self._prior.new_empty(0, len(self.columns))
         if self._likelihood.gap(none, none, none, self.columns) is None:
             return none.new_zeros((), dtype=torch.float64)
-
-        def of_entries(part: _Part, laid: _Laid) -> Tensor:
-            mean = part.total + laid.mean
-            return cast(
-                Tensor, self._likelihood.gap(part.y, mean, laid.variance, self.columns)
-            )
-
-        return self._total(weights, of_entries).sum()
-
-    def _bounds(self, weights: Weights) -> Tensor:
-        """Return the bound of every group at a q(A), (G,), float64."""
-        value = self._total(weights, lambda _, laid: laid.slopes.value)
-        return self._by_group(value - weights.kl() + self._prior)
-
-    def _total(self, weights: Weights, of_entries: Callable[[_Part, _Laid], Tensor]) -> Tensor:
-        """Return what all entries of each column have at a q(A), (m,), float64."""
         share = 1.0 / len(self._latents)
 
         def of_part(part: _Part) -> Sequence[Tensor]:
-            entries = part.mask.apply(of_entries(part, self._laid(part, weights)))
-            return (share * entries.sum(0, dtype=torch.float64),)
+            moments = self._moments(part, weights)
+            given = (part.y, moments.mean, moments.variance, self.columns)
+            gap = part.mask.apply(cast(Tensor, self._likelihood.gap(*given)))
+            return (share * gap.sum(0, dtype=torch.float64),)
 
         (total,) = self._summed(of_part, torch.zeros_like(self._prior, dtype=torch.float64))
-        return total
+        return total.sum()
 
-    def _by_group(self, by_column: Tensor) -> Tensor:
-        return group_sums(by_column[None], self._sizes)[0]
-
-    def _laid(self, part: _Part, weights: Weights) -> _Laid:
-        mean = part.features.T @ weights.mean
+    def _moments(self, part: _Part, weights: Weights) -> _Moments:
+        psi = part.total + part.features.T @ weights.mean
         # counts in the thousands leave variances below single precision's rounding
         variance = quadratic_forms(part.features, weights.covariance).clamp(min=0.0)
         spread = weights.spread(variance)
-        total = part.total + mean
-        return _Laid(
-            mean, spread, self._likelihood.slopes(part.y, total, spread, self.columns)
-        )
+        slopes = self._likelihood.slopes(part.y, psi, spread, self.columns)
+        return _Moments(psi, spread, slopes)
+
+    def _sites(self, part: _Part, moments: _Moments, rule: SiteRule) -> tuple[Tensor, Tensor]:
+        """Return the precisions of the entries' sites and the slopes there, each by the share of
+        its row, (r, m).
+        """
+        share = 1.0 / len(self._latents)
+        sites = rule(part.y, moments.mean, moments.variance, moments.slopes)
+        precision, slope = (part.mask.apply(of_entries) * share for of_entries in sites)
+        return precision, slope
+
+    def _of(self, columns: Index) -> SitePasses:
+        """Return passes over some of the columns."""
+        some = copy.copy(self)
+        some.columns, some._intercept = self.columns[columns], self._intercept[columns]
+        return some
 
     def __iter__(self) -> Iterator[_Part]:
         block = self._block
         for x in self._latents:
             for cut in chunks(block.n_rows, self._part_rows):
                 features = evaluate(block.rows.part(cut).take(x), self._f).features
-                y = block.Y[cut].index_select(1, self.columns)
-                mask = block.mask.rows(cut).columns(self.columns)
-                yield _Part(features, y, mask, self._intercept + block.offset[cut, None])
+                yield _Part(features, block, cut, self.columns, self._intercept)
 
     def _summed(
         self, of_part: Callable[[_Part], Sequence[Tensor]], *zeros: Tensor

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bochner.data.masks import entries_of
+from bochner.data.masks import Index, entries_of
 from bochner.data.stored import StoredMatrix
 from bochner.features.fourier import Trace, evaluate
 from bochner.kernels.base import Frequencies
@@ -23,6 +23,7 @@ from bochner.linalg import closed_form
 from bochner.memory import chunks
 from bochner.processes import ALONE, Processes
 from bochner.regression.conjugate_gradients import (
+    Product,
     Weights,
     factored,
     group_means,
@@ -286,18 +287,22 @@ def _solved(passes: Passes, sums: _Sums, s2: float, goal: Tensor) -> Weights:
     sizes = passes.block.sizes
     mean = precondition(covariance, sums.right, sizes)
 
-    def apply(v: Tensor) -> Tensor:
-        narrow = v.to(passes.dtype)
+    def products(columns: Index) -> Product:
+        def product(v: Tensor) -> Tensor:
+            narrow = v.to(passes.dtype)
 
-        def of_part(part: _Part) -> Sequence[Tensor]:
-            phi = part.features
-            return ((phi @ (phi.T @ narrow).mul_(part.observed / s2)).double(),)
+            def of_part(part: _Part) -> Sequence[Tensor]:
+                phi = part.features
+                precision = part.observed[:, columns] / s2
+                return ((phi @ (phi.T @ narrow).mul_(precision)).double(),)
 
-        return v + passes.summed(of_part, torch.zeros_like(v))[0]
+            return v + passes.summed(of_part, torch.zeros_like(v))[0]
+
+        return product
 
     if max(sizes) > 1:
-        away = sums.right - apply(mean)
-        mean = refined(apply, mean, away, covariance, sizes, goal, max_iter=MAX_ITER)
+        away = sums.right - products(slice(None))(mean)
+        mean = refined(products, mean, away, covariance, sizes, goal, max_iter=MAX_ITER)
     return Weights(mean, covariance, logdet, traces(covariance), sizes)
 
 
