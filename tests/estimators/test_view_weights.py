@@ -12,7 +12,7 @@ from bochner.errors import InputError
 from bochner.estimators.settings import view_options
 from bochner.fitting import plan
 from bochner.kernels.spectral_mixture import SpectralMixture
-from bochner.latent_inference.infer import candidate_scores, place
+from bochner.latent_inference.infer import candidate_scores, place, scores_at
 from bochner.latent_inference.row_bound import target_for
 from bochner.objectives.elbo import draw, elbo
 from bochner.random import generator, row_noise
@@ -98,12 +98,7 @@ def test_twice_the_weight_places_as_twice_the_columns_do(dim, shared):
     if shared:
         torch.testing.assert_close(single.table(x), double.table(x))
     scores = [
-        candidate_scores(
-            [view.reconstructions(x) for view in views],
-            views,
-            [first[:5], b[:5]],
-            [None, None],
-        )
+        candidate_scores(scores_at(views, x), [first[:5], b[:5]], [None, None])
         for views, first in ((one, a), (two, twice))
     ]
     torch.testing.assert_close(scores[0], scores[1])

@@ -18,7 +18,7 @@ from bochner.features.fourier import fourier_features
 from bochner.fitting import plan
 from bochner.fitting.svd_compression import rotate
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
-from bochner.latent_inference.infer import candidate_scores
+from bochner.latent_inference.infer import candidate_scores, scores_at
 from bochner.latent_inference.row_bound import target_for
 from bochner.likelihoods.likelihood import Gaussian
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, View
@@ -202,13 +202,9 @@ def test_prediction_and_placement_are_those_of_one_view_per_column(dim):
             one.evaluate(point, rows), many.evaluate(point, rows), strict=True
         ):
             torch.testing.assert_close(together, other)
-    one = candidate_scores(
-        [view.reconstructions(x)], [view], [torch.nan_to_num(Y[:4])], [None]
-    )
+    one = candidate_scores(scores_at([view], x), [torch.nan_to_num(Y[:4])], [None])
     whole = [Y[:4, [m]] for m in range(5)]
-    many = candidate_scores(
-        [c.reconstructions(x) for c in columns], columns, whole, [None] * 5
-    )
+    many = candidate_scores(scores_at(columns, x), whole, [None] * 5)
     torch.testing.assert_close(one, many)
 
 

@@ -30,6 +30,7 @@ from bochner.latent_inference.row_bound import rows_at_once, target_for
 from bochner.likelihoods.likelihood import Offsets, offsets_of
 from bochner.weight_posterior.posterior import (
     NonConjugatePosterior,
+    RowScores,
     ViewPosterior,
     all_conjugate,
 )
@@ -112,8 +113,12 @@ class Placer:
         self.many = ManyRows(views, self._candidates, self._best) if many else None
 
     @functools.cached_property
-    def _book(self) -> list[tuple[Tensor, Tensor]]:
+    def _reconstructions(self) -> list[tuple[Tensor, Tensor]]:
         return [view.reconstructions(self._candidates) for view in self._views]
+
+    @functools.cached_property
+    def _scores_of_rows(self) -> list[RowScores]:
+        return scores_at(self._views, self._candidates)
 
     def place(
         self,
@@ -167,7 +172,7 @@ class Placer:
             rounded = self._place_exactly(given, doubtful, n_modes, out)
             if any(map(len, rounded)):
                 # what is kept does not depend on who asked for it first
-                _ = self._book
+                _ = self._reconstructions if beside.shape[1] else self._scores_of_rows
                 with FixedOrder():
                     self._place_exactly(given, rounded, n_modes, out, in_order=True)
         return out
@@ -271,10 +276,14 @@ class Placer:
         scores = torch.empty(len(given.beside), candidates.shape[0], dtype=torch.float64)
         for index, known in alike(given.beside):
             some = given.of(index)
-            pairs = zip(self._views, self._book, strict=True)
-            at = [shifted(view, pair, known) for view, pair in pairs]
-            scores[index] = candidate_scores(at, self._views, some.rows, some.offsets)
+            at = self._scores_beside(known) if known.shape[1] else self._scores_of_rows
+            scores[index] = candidate_scores(at, some.rows, some.offsets)
         return scores - 0.5 * candidates.square().sum(1)
+
+    def _scores_beside(self, covariates: Tensor) -> list[RowScores]:
+        """Return what scores rows of some covariates, (1, L), view by view."""
+        pairs = zip(self._views, self._reconstructions, strict=True)
+        return [view.scores_at(*shifted(view, pair, covariates)) for view, pair in pairs]
 
 
 @dataclass(frozen=True)
@@ -384,28 +393,27 @@ def shifted(
     return book[0] + torch.stack(effects).mean(0), book[1]
 
 
+def scores_at(views: Sequence[ViewPosterior], candidates: Tensor) -> list[RowScores]:
+    """Return what scores rows at candidates, (C, D), view by view."""
+    return [view.scores_at(*view.reconstructions(candidates)) for view in views]
+
+
 def candidate_scores(
-    book: Sequence[tuple[Tensor, Tensor]],
-    views: Sequence[ViewPosterior],
-    rows: Sequence[Tensor],
-    offsets: Offsets,
+    at: Sequence[RowScores], rows: Sequence[Tensor], offsets: Offsets
 ) -> Tensor:
     """Return weighted E log p(y | x, A) of the observed entries at every candidate, (n, C), up to a
     constant.
 
     Parameters
     ----------
-    book : sequence over views of (Tensor of shape (C, M_v), Tensor of shape (C, 1) or (C, M_v))
-        ``reconstructions`` of the candidates.
-    views : sequence of ViewPosterior
+    at : sequence over views of callable
+        ``scores_at`` the candidates.
     rows : sequence over views of Tensor of shape (n, M_v), float64
         Encoded.
     offsets : sequence over views of Tensor of shape (n,), or None
     """
-    score = torch.zeros(rows[0].shape[0], book[0][0].shape[0], dtype=torch.float64)
-    for (mean, spread), view, y, offset in zip(book, views, rows, offsets, strict=True):
-        score += view.scores(y, offset, mean, spread)
-    return score
+    parts = [of(y, offset) for of, y, offset in zip(at, rows, offsets, strict=True)]
+    return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
 
 
 def _near(candidates: Tensor) -> Tensor:

@@ -86,8 +86,10 @@ class Sites(nn.Module):
         n_groups: int | None = N_GROUPS,
     ) -> None:
         super().__init__()
+        # column by column in memory: steps take some columns, and put them back
         precision, shift = (
-            torch.empty(tuple(y.shape), dtype=y.dtype, device=y.device) for _ in range(2)
+            torch.empty(y.shape[1], y.shape[0], dtype=y.dtype, device=y.device).T
+            for _ in range(2)
         )
         centre = torch.empty(y.shape[1], dtype=y.dtype, device=y.device)
         for part in chunks(y.shape[1], _COLUMNS):
@@ -129,6 +131,14 @@ class Sites(nn.Module):
         groups = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
         self.group_of[order] = groups.to(order.device)
 
+    def at(self, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Return precision and shift of some columns, (n, j)."""
+        precision, shift = (
+            part.T.index_select(0, columns).T.contiguous()
+            for part in (self.precision, self.shift)
+        )
+        return precision, shift
+
     def column_chunks(self, n_rows: int) -> Iterator[Tensor]:
         """Yield the columns of every group, so many at once that one dense array of them keeps to a
         budget.
@@ -156,8 +166,8 @@ class Sites(nn.Module):
         if update is None:
             return
         # half the time of assigning to an index
-        self.precision.index_copy_(1, update.columns, update.precision)
-        self.shift.index_copy_(1, update.columns, update.shift)
+        self.precision.T.index_copy_(0, update.columns, update.precision.T)
+        self.shift.T.index_copy_(0, update.columns, update.shift.T)
         self.intercept[update.columns] = update.intercept
         self.worth[update.columns] = update.worth
 

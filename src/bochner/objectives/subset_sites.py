@@ -80,8 +80,8 @@ def anchored_weights(view: View, x: Tensor, f: Frequencies, block: EncodedBlock)
     # one at a time: memory is that of its entries
     for group in torch.unique(sites.group_of):
         columns = (sites.group_of == group).nonzero()[:, 0]
-        given = sites.precision[:, columns], sites.shift[:, columns]
-        parts.append(weights_from(features, *given, (len(columns),), _TOLERANCE))
+        given = (*sites.at(columns), (len(columns),))
+        parts.append(weights_from(features, *given, _TOLERANCE))
     passes = SitePasses(block, [x], f, likelihood, sites)
     weights, _ = passes.settled(Weights.joined(parts), LOST_PER_ENTRY)
     return weights

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.features.fourier import columns_beside
-from bochner.latent_inference.infer import candidate_scores, place
+from bochner.latent_inference.infer import candidate_scores, place, scores_at
 from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.likelihood import Offsets, offsets_of, rows_of
 from bochner.prediction.decoding import complete as complete_by_modes
@@ -281,10 +281,10 @@ def _weights(
     """Yield row numbers in chunks and the weights of the candidates for each, (n, C)."""
     if not index.numel():
         return
-    book = [view.reconstructions(mixture.candidates) for view in views]
+    at = scores_at(views, mixture.candidates)
     for part in torch.split(index, _CHUNK):
         encoded = [view.encode(y[part]) for view, y in zip(views, rows, strict=True)]
-        scores = candidate_scores(book, views, encoded, offsets_of(offsets, part))
+        scores = candidate_scores(at, encoded, offsets_of(offsets, part))
         yield part, (exponents[part, None] * scores).softmax(1)
 
 

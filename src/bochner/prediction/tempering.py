@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.latent_inference.infer import candidate_scores, place
+from bochner.latent_inference.infer import candidate_scores, place, scores_at
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.likelihood import Offsets, offsets_of
 from bochner.prediction.completion import mixed_moments, view_columns
@@ -22,7 +22,7 @@ from bochner.prediction.decoding import complete as complete_by_modes
 from bochner.prediction.decoding import decode
 from bochner.prediction.row_posterior import predictive_placement
 from bochner.weight_posterior.downdating import leave_out
-from bochner.weight_posterior.posterior import ViewPosterior
+from bochner.weight_posterior.posterior import RowScores, ViewPosterior
 
 # 1 to 1/256
 TEMPERATURES = tuple(2.0 ** (-0.5 * i) for i in range(17))
@@ -133,7 +133,7 @@ class _Fold:
     candidates: Tensor
     rows: Sequence[Tensor]
     offsets: Offsets
-    book: Sequence[tuple[Tensor, Tensor]]
+    scores: Sequence[RowScores]
 
     @classmethod
     def of(
@@ -155,7 +155,7 @@ class _Fold:
             rest,
             data,
             offsets_of(offsets, index),
-            [view.reconstructions(rest) for view in left],
+            scores_at(left, rest),
         )
 
     def completed(self, v: int) -> tuple[Tensor, Tensor]:
@@ -170,7 +170,7 @@ class _Fold:
         truth = data[v]
         shown = hidden(data, v)
         encoded = [view.encode(y) for view, y in zip(self.views, shown, strict=True)]
-        scores = candidate_scores(self.book, self.views, encoded, row_offsets)
+        scores = candidate_scores(self.scores, encoded, row_offsets)
         values = _tempered_densities(truth, scores, *decode([self.views[v]], self.candidates))
         few = slice(_PLACED_ROWS // _FOLDS)
         some = offsets_of(row_offsets, few)

@@ -15,7 +15,7 @@ from bochner.likelihoods.likelihood import Slopes
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.models.sites import Sites
 from bochner.regression.conjugate_gradients import Weights, group_sums, weights_from
-from bochner.regression.observations import EncodedBlock, Matrix
+from bochner.regression.observations import EncodedBlock
 from bochner.regression.site_steps import (
     FEW_SHARES,
     SHARES,
@@ -86,16 +86,12 @@ class Entries:
         chosen = chosen[sites.group_of[chosen].argsort(stable=True)]
         counts = torch.bincount(sites.group_of[chosen]).tolist()
 
-        def take(part: Matrix) -> Tensor:
-            return part.index_select(1, chosen)
-
         total = sites.intercept[chosen] + block.offset[:, None]
         return cls(
             chosen,
-            take(block.Y),
+            block.Y.index_select(1, chosen),
             block.mask.columns(chosen),
-            take(sites.precision),
-            take(sites.shift),
+            *sites.at(chosen),
             total,
             tuple(c for c in counts if c),
             m / len(chosen),

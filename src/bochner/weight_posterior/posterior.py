@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -32,6 +32,9 @@ from bochner.weight_posterior.conditioning import Draw, conditioning
 _COVARIANCE_BYTES = 2**30
 # Numbers of means and variances of psi that are held at once.
 _NUMBERS = 2**23
+# Scores encoded rows of a view, (n, M), NaN where missing, with logarithms of their size factors,
+# (n,) or None, at some places: (n, C).
+RowScores = Callable[[Tensor, Tensor | None], Tensor]
 
 PredictiveNoise = float | Sequence[float] | None
 
@@ -207,15 +210,12 @@ class ViewPosterior(ABC):
         """
 
     @abstractmethod
-    def scores(self, y: Tensor, offset: Tensor | None, mean: Tensor, spread: Tensor) -> Tensor:
-        """Return weighted E log p(y | psi) of the observed entries at every place, (n, C), up to a
-        constant of the row.
+    def scores_at(self, mean: Tensor, spread: Tensor) -> RowScores:
+        """Return the function that scores rows at some places: weighted E log p(y | psi) of the
+        observed entries at every place, (n, C), up to a constant of the row.
 
         Parameters
         ----------
-        y : Tensor of shape (n, M), float64
-            Encoded, NaN where missing.
-        offset : Tensor of shape (n,) or None
         mean, spread
             As ``reconstructions`` returns them.
         """
@@ -279,23 +279,23 @@ class GaussianPosterior(ViewPosterior):
             spread = spread + of_draw / len(self.draws)
         return mean, spread
 
-    def scores(self, y: Tensor, offset: Tensor | None, mean: Tensor, spread: Tensor) -> Tensor:  # noqa: ARG002 - Gaussian rows have none
-        """Return -1/2 sum_m [(y_m - mean_m)^2 / sigma^2 + spread_m] over observed entries."""
-        observed = (~y.isnan()).double()
-        filled = torch.nan_to_num(y)
-        scaled = filled / self.noise_variance
-        known = observed / self.noise_variance
-        squared = (filled * scaled).sum(1, keepdim=True)
-        squared = squared - 2.0 * scaled @ mean.T + known @ mean.square().T
-        wide = (
-            observed @ spread.T
-            if spread.shape[1] > 1
-            else observed.sum(1, keepdim=True) * spread.T
-        )
-        return -0.5 * self.weight * (squared + wide)
+    def scores_at(self, mean: Tensor, spread: Tensor) -> RowScores:
+        """Return what gives -1/2 sum_m [(y_m - mean_m)^2 / sigma^2 + spread_m] over observed
+        entries.
+        """
+        squared_mean = mean.square()
 
+        def scores(y: Tensor, offset: Tensor | None) -> Tensor:  # noqa: ARG001 - Gaussian rows have none
+            observed = (~y.isnan()).double()
+            filled = torch.nan_to_num(y)
+            scaled = filled / self.noise_variance
+            known = observed / self.noise_variance
+            squared = (filled * scaled).sum(1, keepdim=True)
+            squared = squared - 2.0 * scaled @ mean.T + known @ squared_mean.T
+            entries = observed if spread.shape[1] > 1 else observed.sum(1, keepdim=True)
+            return -0.5 * self.weight * (squared + entries @ spread.T)
 
-Products = Callable[[Tensor, Tensor, Tensor], tuple[tuple[Tensor, Tensor], ...]]
+        return scores
 
 
 @dataclass(frozen=True)
@@ -370,30 +370,39 @@ class NonConjugatePosterior(ViewPosterior):
             spread = spread + variance / len(self.draws)
         return mean, spread
 
-    def scores(self, y: Tensor, offset: Tensor | None, mean: Tensor, spread: Tensor) -> Tensor:
-        """Return the bound of every row as it would be with the typical size factor: good enough
-        to start from.
+    def scores_at(self, mean: Tensor, spread: Tensor) -> RowScores:
+        """Return what gives the bound of every row as it would be with the typical size factor:
+        good enough to start from.
         """
-        return self.weight * self._summed(y, offset, self.bound.products, mean, spread)
+        none = torch.zeros_like(mean[:1])
+        of_places = [at for _, at in self.bound.products(none, mean, spread)]
+
+        def scores(y: Tensor, offset: Tensor | None) -> Tensor:
+            filled, observed = _known(y, offset)
+            of_rows = [of_row for of_row, _ in self.bound.products(filled, none, none)]
+            return self.weight * _added(observed, zip(of_rows, of_places, strict=True))
+
+        return scores
 
     def predictive_scores(
         self, y: Tensor, offset: Tensor | None, mean: Tensor, spread: Tensor
     ) -> Tensor:
-        """Return about log E p(y | psi) of the observed entries as `scores` does the bound,
-        unweighted.
+        """Return about log E p(y | psi) of the observed entries, (n, C), as `scores_at` does the
+        bound, unweighted.
         """
-        return self._summed(y, offset, self.bound.predictive_products, mean, spread)
+        filled, observed = _known(y, offset)
+        return _added(observed, self.bound.predictive_products(filled, mean, spread))
 
-    @staticmethod
-    def _summed(
-        y: Tensor, offset: Tensor | None, products: Products, mean: Tensor, spread: Tensor
-    ) -> Tensor:
-        observed = (~y.isnan()).double()
-        filled = torch.nan_to_num(y)
-        total = torch.zeros(len(y), len(mean), dtype=torch.float64)
-        for of_row, of_candidate in products(per_size(filled, offset), mean, spread):
-            total += (observed * of_row) @ of_candidate.T
-        return total
+
+def _known(y: Tensor, offset: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return rows as of the typical size factor, 0 where missing, and 1 where observed, else 0."""
+    return per_size(torch.nan_to_num(y), offset), (~y.isnan()).double()
+
+
+def _added(observed: Tensor, pairs: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
+    """Return the sum of products of what rows, (n, m), and places, (C, m), have, (n, C)."""
+    total: Tensor = sum((observed * of_row) @ at.T for of_row, at in pairs)  # type: ignore[assignment]
+    return total
 
 
 def all_conjugate(views: Sequence[ViewPosterior]) -> bool:
