@@ -10,6 +10,7 @@ import torch
 
 from bochner.data.sparse import SparseMatrix
 from bochner.objectives.subset_sites import features_of
+from bochner.regression import conjugate_gradients, site_passes
 from bochner.regression.conjugate_gradients import weights_from
 from bochner.regression.site_entries import Entries, entry_pass
 from bochner.regression.site_passes import SitePasses
@@ -71,3 +72,23 @@ def test_rows_count_once_whatever_the_draws_and_sparse_rows_are_dense_ones():
         torch.testing.assert_close(laid.bound, wanted.bound)
         expected = once.solved(wanted, TIGHT).mean
         torch.testing.assert_close(passes.solved(laid, TIGHT).mean, expected)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("name", sorted(MAKERS))
+def test_precisions_that_are_not_held_and_columns_laid_aside_change_nothing(
+    name, missing, monkeypatch
+):
+    x, f, likelihood, block, sites = small_view(name, missing=missing, groups=2)
+    weights = start(x, f, block, sites)
+    passes = SitePasses(block, [x, x + 0.1], f, likelihood, sites)
+    laid = passes.laid(weights, likelihood.site)
+    expected = passes.solved(laid, TIGHT)
+    monkeypatch.setattr(conjugate_gradients, "_WORTH", 0)
+    monkeypatch.setattr(site_passes, "_HELD", 0)
+    lean = passes.laid(weights, likelihood.site)
+    assert lean.precisions is None
+    for given in (laid, lean):
+        got = passes.solved(given, TIGHT)
+        torch.testing.assert_close(got.mean, expected.mean, rtol=1e-8, atol=1e-9)

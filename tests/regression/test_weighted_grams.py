@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from bochner.random import generator
+from bochner.regression import conjugate_gradients
 from bochner.regression.conjugate_gradients import (
     factored,
     precondition,
@@ -158,3 +159,33 @@ def test_steps_without_curvature_are_not_taken():
     torch.testing.assert_close(found(0.0), mean)
     torch.testing.assert_close(found(2.0), mean + 0.5 * residual)
     assert found(1e-45).isfinite().all()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("sizes", [(90,), (30, 1, 59)])
+def test_columns_that_are_solved_are_laid_aside_and_no_mean_changes(sizes, monkeypatch):
+    k, n, m = 50, 300, sum(sizes)
+    features, _, source = _case(k, n)
+    # a few columns are far from what their group shares
+    weights = torch.rand(n, m, generator=source, dtype=torch.float64)
+    weights[:, ::7] *= torch.linspace(0.0, 40.0, n, dtype=torch.float64)[:, None]
+    shift = torch.randn(n, m, generator=source, dtype=torch.float64)
+    goal = torch.full((m,), 1e-8, dtype=torch.float64)
+    left = []
+    plain = conjugate_gradients._left
+    monkeypatch.setattr(
+        conjugate_gradients,
+        "_left",
+        lambda *given: left.append(len(given[1])) or plain(*given),
+    )
+    found = weights_from(features, weights, shift, sizes, goal, max_iter=200).mean
+    assert left
+    assert left == sorted(left, reverse=True)
+    assert left[0] <= m // 2
+    for column in range(m):
+        precision = (
+            torch.eye(k, dtype=torch.float64) + (features * weights[:, column]) @ features.T
+        )
+        away = found[:, column] - torch.linalg.solve(precision, features @ shift[:, column])
+        # twice the nats that are lost, by the metric of q in place of the group's
+        assert float(away @ precision @ away) < 100.0 * float(goal[column])
