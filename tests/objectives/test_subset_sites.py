@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import pytest
 import torch
 
@@ -17,14 +15,14 @@ from bochner.objectives import subset_sites
 from bochner.objectives.elbo import Evaluation, draw, elbo
 from bochner.objectives.subset_sites import Anchors, anchored_elbo
 from bochner.regression import nonconjugate as local
+from bochner.regression import site_passes
 from bochner.regression.observations import (
     AllRows,
     CompleteBlock,
     EncodedBlock,
     IncompleteBlock,
 )
-from bochner.regression.site_passes import SitePasses
-from bochner.weight_posterior import conditioning, site_conditioning
+from bochner.weight_posterior import conditioning
 from bochner.weight_posterior.posterior import weights_posterior
 
 N, M, H = 40, 9, 6
@@ -176,8 +174,8 @@ def test_posteriors_of_many_entries_are_those_of_few(monkeypatch):
     settings = {"n_frequencies": H, "n_draws": 1, "sampling": "iid", "seed": 0}
     whole = weights_posterior(model, data, **settings, n_latent_draws=3)[0]
     monkeypatch.setattr(conditioning, "DENSE", N)
-    few = functools.partial(SitePasses, part_rows=5)
-    monkeypatch.setattr(site_conditioning, "SitePasses", few)
+    monkeypatch.setattr(site_passes, "_CACHED", 0)
+    monkeypatch.setattr(site_passes, "_FEWEST", 5)
     parts = weights_posterior(model, data, **settings, n_latent_draws=3)[0]
     one, other = parts.draws[0], whole.draws[0]
     covariance = other.covariance[whole.group_of]
