@@ -374,11 +374,6 @@ class Views:
         """Names of the views, in order."""
         return tuple(self.columns)
 
-    @property
-    def observed(self) -> BoolArray:
-        """Mask of the observed entries, shape (N, M)."""
-        return np.asarray(~np.isnan(self.X))
-
     def scaled(self, view: str) -> FloatArray:
         """Return the columns of one view in scaled units, shape (N, M_v); NaN = missing."""
         return self.scaling_of(view).apply(columns_of(self.X, self.columns[view]))
