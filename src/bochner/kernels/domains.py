@@ -41,18 +41,7 @@ class IndefiniteKernel(HasParameters, ABC):
     domain: Domain = "any"
     radial: ClassVar[bool] = False
 
-    def get_params(self, deep: bool = True) -> dict[str, object]:  # noqa: ARG002 - scikit-learn's signature
-        """Return the constructor's arguments, the very objects that were passed.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Ignored: scikit-learn's signature.
-
-        Returns
-        -------
-        dict
-        """
+    def _given(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def __repr__(self) -> str:

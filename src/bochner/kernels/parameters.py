@@ -10,10 +10,13 @@ from bochner.errors import InputError
 class HasParameters:
     """What is made anew when an argument of its constructor is replaced.
 
-    Subclasses keep every argument in ``_params``, or say themselves what ``get_params`` returns.
+    Subclasses keep every argument in ``_params``, or say in ``_given`` where they are.
     """
 
     _params: dict[str, Any]
+
+    def _given(self) -> dict[str, Any]:
+        return dict(self._params)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - scikit-learn's signature
         """Return the constructor's arguments, the very objects that were passed.
@@ -27,7 +30,7 @@ class HasParameters:
         -------
         dict
         """
-        return dict(self._params)
+        return self._given()
 
     def set_params(self, **params: Any) -> Self:
         """Build this anew with some constructor arguments replaced.
@@ -46,7 +49,7 @@ class HasParameters:
         InputError
             A name is unknown.
         """
-        known = self.get_params()
+        known = self._given()
         unknown = sorted(set(params) - set(known))
         if unknown:
             raise InputError(
