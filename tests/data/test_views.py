@@ -149,7 +149,7 @@ def test_data_that_cannot_be_fitted(X, text):
 
 def test_constant_columns_are_said_once():
     X = table()
-    X[:, 0], X[1:, 3] = 7.0, np.nan
+    X[:, 0], X[:2, 3], X[2:, 3] = 7.0, 4.0, np.nan
     with pytest.warns(
         DataWarning, match=r"kept.*: column 0 of view 'a', column 3 of view 'b'\."
     ) as observed:
@@ -361,6 +361,19 @@ def test_constant_columns_leave_nothing_behind(pack, value):
     with pytest.warns(DataWarning, match="Constant columns"):
         views = Views.fit(pack(whole), {"a": [0], "b": [1]})
     assert np.array_equal(views.scaling.apply(whole), np.zeros((5, 2)))
+
+
+def test_columns_with_one_entry_are_not_called_constant():
+    whole = np.column_stack([np.arange(4.0), np.full(4, 7.0), np.full(4, np.nan)])
+    whole[1, 2] = 3.0
+    with pytest.warns(DataWarning) as record:
+        Views.fit(whole, {"a": [0, 1], "b": [2]})
+    assert [str(warning.message) for warning in record] == [
+        "Constant columns are kept, they tell nothing about the rows: column 1 of view 'a'.",
+        "Columns with one observed entry are kept, but how far others lie from it nobody can know, "
+        "and standard deviations of what is predicted there are too small: column 2 of view 'b'. "
+        "Drop them, or pass more rows.",
+    ]
 
 
 def test_columns_that_differ_by_rounding_are_constant():

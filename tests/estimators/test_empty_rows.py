@@ -12,6 +12,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
     pytest.mark.filterwarnings("ignore::bochner.errors.CollapseWarning"),
     pytest.mark.filterwarnings("ignore:Constant columns"),
+    pytest.mark.filterwarnings("ignore:Columns with one observed entry"),
 ]
 
 EMPTY = [3, 7]

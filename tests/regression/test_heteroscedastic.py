@@ -293,6 +293,20 @@ def test_a_constant_column_has_the_least_noise_and_no_more():
     assert model.noise_variance_["x"].argmin() == 2
 
 
+def test_columns_of_few_rows_do_not_make_a_view_noise_alone():
+    # two rows learn any noise: the share had been 2.2, of columns that were explained all along
+    source = np.random.default_rng(11)
+    Z = source.normal(size=(100, 2))
+    X = Z @ source.normal(size=(2, 6)) + 0.1 * source.normal(size=(100, 6))
+    X[:2, 4:], X[2:, 4:] = [[6.0, -6.0], [-6.0, 6.0]], np.nan
+    model = NGMVLVM(**{**QUICK, "max_iter": 60}, noise="column").fit(X)
+    noise = model.noise_variance_["x"]
+    assert (noise[:4] < 0.2 * X[:, :4].var(0)).all()
+    assert noise.mean() > 0.98 * np.nanmean(np.square(X - np.nanmean(X, 0)))
+    assert model.collapse_.noise_share["x"] < 0.5
+    assert not model.collapse_.collapsed
+
+
 def test_dirichlet_process_kernels_have_one_noise_per_view():
     text = (
         r"Expected noise='view' with Dirichlet process kernels, got noise='column'\. Leave "

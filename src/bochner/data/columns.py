@@ -282,6 +282,18 @@ def extremes(X: Any) -> tuple[FloatArray, FloatArray]:
     return low, high
 
 
+def counts_of(X: Any, positions: IntArray) -> FloatArray:
+    """Return how many observed entries columns of X have, (c,): of a sparse X all."""
+    matrix: Any = X
+    counts: FloatArray = np.zeros(positions.size)
+    if sp.issparse(X):
+        counts += matrix.shape[0]
+        return counts
+    for rows in passes(X.shape):
+        counts += (~np.isnan(columns_of(X[rows], positions))).sum(0)
+    return counts
+
+
 def widened(
     ends: tuple[FloatArray, FloatArray], rows: FloatArray
 ) -> tuple[FloatArray, FloatArray]:

@@ -19,6 +19,7 @@ from bochner.data.arrays import FloatArray, IntArray
 from bochner.data.columns import (
     ColumnNames,
     columns_of,
+    counts_of,
     describe_column,
     extremes,
     listing,
@@ -27,6 +28,13 @@ from bochner.data.columns import (
 from bochner.data.sparse import check_stored
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.memory import passes
+
+_CONSTANT = "Constant columns are kept, they tell nothing about the rows: {}."
+_ONCE = (
+    "Columns with one observed entry are kept, but how far others lie from it nobody can know, "
+    "and standard deviations of what is predicted there are too small: {}. Drop them, or pass "
+    "more rows."
+)
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -111,6 +119,7 @@ def check_fit(
     column_names: ColumnNames = None,
     together: Together = _here,
     largest: Callable[[FloatArray], FloatArray] = lambda values: values,
+    total: Callable[[FloatArray], FloatArray] = lambda values: values,
     n_rows: int | None = None,
 ) -> None:
     """Check that X can be fitted; constant columns are kept and named in one warning.
@@ -122,9 +131,9 @@ def check_fit(
     columns : mapping of str to ndarray of int
         As `resolve_views` returns it.
     column_names : sequence of str, shape (M,), optional
-    together, largest : callable
+    together, largest, total : callable
         Where rows are divided among processes: does a check in all of them, and refuses in all
-        what one refuses; returns the maximum over all.
+        what one refuses; returns the maximum, and the sum, over all.
     n_rows : int, optional
         Of all processes.
 
@@ -145,15 +154,16 @@ def check_fit(
     together(lambda: check_magnitudes(X, ends, columns, column_names))
     least, most = (np.nan_to_num(end, nan=-np.inf) for end in (-low, high))
     constant = np.flatnonzero(largest(most) == -largest(least))
-    if constant.size:
-        places = [
-            f"{describe_column(int(j), column_names)} of view {_view_of(int(j), columns)!r}"
-            for j in constant
-        ]
-        text = (
-            f"Constant columns are kept, they tell nothing about the rows: {listing(places)}."
-        )
-        warn_user(text, DataWarning)
+    if not constant.size:
+        return
+    once = constant[total(counts_of(X, constant)) < 2]
+    for those, text in ((np.setdiff1d(constant, once), _CONSTANT), (once, _ONCE)):
+        if those.size:
+            places = [
+                f"{describe_column(int(j), column_names)} of view {_view_of(int(j), columns)!r}"
+                for j in those
+            ]
+            warn_user(text.format(listing(places)), DataWarning)
 
 
 def _check_count(n_rows: int) -> None:

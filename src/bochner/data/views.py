@@ -252,6 +252,11 @@ def _largest(processes: Processes, values: FloatArray) -> FloatArray:
     return _over(processes.largest, values.astype(np.float64))[0]
 
 
+def _total(processes: Processes, values: FloatArray) -> FloatArray:
+    """Return the elementwise sum over all processes."""
+    return _over(processes.sum, values.astype(np.float64))[0]
+
+
 def _over(
     collect: Callable[[Tensor], Tensor], *arrays: NDArray[np.float64]
 ) -> list[NDArray[np.float64]]:
@@ -345,9 +350,9 @@ class Views:
         """
         columns = resolve_views(views, X.shape[1], column_names)
         largest = functools.partial(_largest, processes)
-        check_fit(
-            X, columns, column_names, processes.together, largest, processes.total(X.shape[0])
-        )
+        total = functools.partial(_total, processes)
+        n_rows = processes.total(X.shape[0])
+        check_fit(X, columns, column_names, processes.together, largest, total, n_rows)
         return cls(X, columns, Scaling.fit(X, columns, processes))
 
     def unscaled(self, views: Sequence[str]) -> Views:

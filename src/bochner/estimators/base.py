@@ -172,10 +172,7 @@ class AttributesMixin(PredictionMixin):
         self.variance_explained_ = diagnostics.variance_explained(
             posterior, chosen.mean, shown, chosen.covariates
         )
-        noise = {
-            view.name: float(np.mean(likelihoods.plain_noise(view.noise_variance)))
-            for view in self._gaussian_views()
-        }
+        noise = diagnostics.noise_shares(posterior, shown)
         self.collapse_ = diagnostics.collapse(placement.mean.numpy(), known.std, noise)
         self.dispersion_moment_: dict[str, object] = {}
         if self.dispersion_:

@@ -20,7 +20,7 @@ from bochner.likelihoods.counts import moment_dispersion
 from bochner.likelihoods.likelihood import shifted
 from bochner.likelihoods.negative_binomial import LARGEST, SMALLEST, NegativeBinomial
 from bochner.memory import chunks
-from bochner.weight_posterior.posterior import ViewPosterior
+from bochner.weight_posterior.posterior import GaussianPosterior, ViewPosterior
 
 # Numbers of features' derivatives that are held at once.
 _NUMBERS = 2**23
@@ -135,7 +135,7 @@ class CollapseReport:
         Participation ratio of the covariance of the latent means, in [1, D]: how evenly places
         spread over the dimensions, not how many of them the data need; 0 when all means coincide.
     noise_share : dict of str to float
-        Learned noise variance of each view over its total variance.
+        Learned noise variance of each view over its total variance, both over observed entries.
     """
 
     dead: tuple[int, ...]
@@ -219,6 +219,30 @@ def collapse(
     total = float(values.sum())
     effective = total**2 / float(np.square(values).sum()) if total > 0 else 0.0
     return CollapseReport(dead, ratio, effective, dict(noise_share))
+
+
+def noise_shares(views: Sequence[ViewPosterior], rows: Sequence[Tensor]) -> dict[str, float]:
+    """Return the learned noise variance of every Gaussian view over its total variance.
+
+    Parameters
+    ----------
+    views : sequence of ViewPosterior
+    rows : sequence over views of Tensor of shape (n, M_v)
+        Scaled data, whose observed entries have variance 1 over a view; NaN = missing.
+
+    Returns
+    -------
+    dict of str to float
+        Every observed entry counts alike, as in the variance of the view: columns that hardly a
+        row has learn any noise of their own, also more than the variance.
+    """
+    shares = {}
+    for view, y in zip(views, rows, strict=True):
+        if isinstance(view, GaussianPosterior):
+            counts = (~y.isnan()).sum(0).double()
+            noise = torch.as_tensor(view.noise_variance, dtype=torch.float64).expand_as(counts)
+            shares[view.name] = float(noise @ counts / counts.sum().clamp(min=1.0))
+    return shares
 
 
 def moment_dispersions(
