@@ -38,12 +38,16 @@ def main() -> GridSearchCV:
         bo.kernels.TL1(), options.columns, max_iter=options.iterations, random_state=0
     )
     pipeline = make_pipeline(
-        MinMaxScaler(clip=True), features, StandardScaler(), LinearSVC(dual=False)
+        MinMaxScaler(clip=True),
+        features,
+        # not divided by their deviations, columns weigh what the kernel gives them
+        StandardScaler(with_std=False),
+        LinearSVC(dual=False),
     )
     d = X.shape[1]
     grid = {
         "kreinfeatures__kernel__tau": [0.1 * d, 0.7 * d],
-        "linearsvc__C": [1e-3, 1e-2, 1e-1],
+        "linearsvc__C": [1e-2, 1e-1, 1.0, 10.0],
     }
     search = GridSearchCV(pipeline, grid, cv=3).fit(X_train, y_train)
 
