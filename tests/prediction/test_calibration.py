@@ -5,6 +5,7 @@ themselves.
 import json
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -140,14 +141,21 @@ def test_what_is_wrong_is_said(warp, text):
     assert any(text in problem for problem in problems), problems
 
 
-def test_columns_that_differ_are_said_where_their_mean_is_right():
+@pytest.mark.parametrize(
+    ("likelihood", "how"),
+    [
+        ("gaussian", "their noise."),
+        ("negative_binomial", "how far they vary about their predictions."),
+        ("categorical", "how far they vary about their predictions."),
+    ],
+)
+def test_columns_that_differ_are_said_where_their_mean_is_right(likelihood, how):
     u = uniform(8000).reshape(-1, 4)
     u[:, :2] = 0.5 + (u[:, :2] - 0.5) * 0.85
     u[:, 2:] = 0.5 + np.sign(u[:, 2:] - 0.5) * 0.5 * np.abs(2 * u[:, 2:] - 1) ** 0.7
-    (problem,) = [p for p in report(u.ravel()).problems() if "columns" in p]
-    assert (
-        "(4 of 4 are off what the view holds): the columns differ in their noise." in problem
-    )
+    found = replace(report(u.ravel()), likelihood=likelihood)
+    (problem,) = [p for p in found.problems() if "columns" in p]
+    assert f"(4 of 4 are off what the view holds): the columns differ in {how}" in problem
 
 
 @pytest.mark.parametrize("power", [0.5, 2.0])

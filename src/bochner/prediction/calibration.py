@@ -149,10 +149,13 @@ class ViewCalibration:
             )
         if differ:
             low, high = self.column_range
+            # noise is what Gaussian views have
+            of_noise = self.likelihood in ("", "gaussian")
+            how = "their noise" if of_noise else "how far they vary about their predictions"
             texts.append(
                 f"80 % intervals hold {100 * low:.0f} to {100 * high:.0f} % in single columns "
                 f"({self.columns_off} of {self.columns_seen} are off what the view holds): the "
-                "columns differ in their noise."
+                f"columns differ in {how}."
             )
         return [f"view {self.view!r}: {text}" for text in texts]
 
