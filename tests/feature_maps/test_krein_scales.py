@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bochner.errors import InputError
-from bochner.feature_maps.comparators import RandomMaclaurin
+from bochner.feature_maps.comparators import RandomMaclaurin, SphericalFeatures
 from bochner.feature_maps.krein import KreinFeatures
 from bochner.kernels.function import FunctionKernel
 from bochner.kernels.indefinite import TL1, DotProductSeries, Polynomial
@@ -107,3 +107,37 @@ def test_functions_that_return_no_numbers_are_refused(X, pairwise):
             InputError, match=r"Expected (numbers|one number for two rows), got"
         ):
             KreinFeatures(kernel, **QUICK).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("shape", "settings", "match"),
+    [
+        (
+            (15_500, 2),
+            {"sketch_size": 15_000},
+            r"8.0 GiB, got 8.4 GiB for the kernel matrices of 15,000 rows. Lower sketch_size.",
+        ),
+        (
+            (1200, 1000),
+            {"n_mixtures": 300},
+            r"8.0 GiB, got 11.2 GiB for 300 covariances of 1,000 columns. "
+            r"Put PCA before it, or lower n_mixtures.",
+        ),
+        (
+            (50, 3000),
+            {"inference": "taylor", "n_components": 100},
+            r"8.0 GiB, got 16.8 GiB for 50 covariances of 3,000 columns. "
+            r"Put PCA before it, or lower n_components and n_mixtures.",
+        ),
+        ((50, 3), {"n_components": 10**9}, r"for n_components=1,000,000,000 and 3 columns."),
+    ],
+)
+def test_fits_that_no_memory_holds_are_refused(shape, settings, match):
+    X = np.ones(shape) + np.arange(shape[0])[:, None] % 7
+    with pytest.raises(InputError, match=match):
+        KreinFeatures("tanh", max_iter=1, **settings).fit(X)
+
+
+def test_gaussians_that_no_memory_holds_are_refused(X):
+    with pytest.raises(InputError, match=r"for n_gaussians=4,000,000 and 3 columns. Lower"):
+        SphericalFeatures(n_gaussians=4_000_000).fit(X)

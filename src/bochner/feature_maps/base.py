@@ -39,6 +39,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     compute them.
     """
 
+    n_components: int
     device: str
     random_state: Any
     n_features_in_: int
@@ -270,11 +271,13 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _check_size(self) -> None:
         """Refuse what no memory holds, before it is asked for."""
-        for name in ("n_components", "n_mixtures", "n_gaussians"):
-            count = getattr(self, name, 1)
-            size = 8 * count * (self.n_features_in_ + 1)
-            what = f"{name}={count:,} and {self.n_features_in_:,} columns"
-            Memory().check(size, what, f"lower {name}")
+        for name, numbers in self._largest_arrays().items():
+            what = f"{name}={getattr(self, name):,} and {self.n_features_in_:,} columns"
+            Memory().check(8 * numbers, what, f"lower {name}")
+
+    def _largest_arrays(self) -> dict[str, int]:
+        """Return by parameters how many numbers they make a fit of the columns hold."""
+        return {"n_components": self.n_components * (self.n_features_in_ + 1)}
 
     def _validate(self, X: object, *, reset: bool, min_samples: int = 1) -> Tensor:
         """Check X with scikit-learn's rules and messages; return its rows as a float32 or float64

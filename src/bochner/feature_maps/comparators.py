@@ -16,7 +16,7 @@ from bochner.features.maclaurin import check_coefficients, draw, maclaurin_featu
 from bochner.features.spherical import directions
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.indefinite import DotProduct, resolve
-from bochner.krein.positive_spectrum import positive_spectrum
+from bochner.krein.positive_spectrum import N_RADII, positive_spectrum
 from bochner.linalg import device_named
 from bochner.processes import isolated, transactional
 
@@ -261,6 +261,9 @@ class SphericalFeatures(IndefiniteMap, DrawnMap):
         self.amplitude_ = float((2.0 * mass.sum() / self.n_components).sqrt())
         self._n_features_out = self.n_components
         return self
+
+    def _largest_arrays(self) -> dict[str, int]:
+        return super()._largest_arrays() | {"n_gaussians": N_RADII * self.n_gaussians}
 
     def _features(self, rows: Tensor) -> Tensor:
         phase = torch.addmm(self.phases_.to(rows), rows, self.frequencies_.to(rows).T)

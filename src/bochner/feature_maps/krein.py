@@ -34,6 +34,7 @@ from bochner.krein.sketch import Sketch
 from bochner.krein.span import search
 from bochner.krein.taylor import fit_taylor
 from bochner.linalg import device_named
+from bochner.memory import Memory
 from bochner.processes import isolated, transactional
 
 # Rows of an automatic sketch: enough to see the kernel's negative part, more where there is more to
@@ -43,6 +44,10 @@ _MOST = 2000
 _HELD_OUT = 0.2
 # Columns, or rows where they are fewer, from which a search takes minutes.
 _WIDE = 1000
+# Matrices of a sketch, and copies of the covariances of a mixture or of all frequencies, that a fit
+# holds at once.
+_MATRICES = 5
+_COPIES = 5
 # What an inference sets.
 _OF_INFERENCE = (
     "posterior_",
@@ -197,7 +202,8 @@ class KreinFeatures(IndefiniteMap):
             a place on the sphere; an entry lies outside [0, 1] or a product is negative where the
             kernel needs otherwise; a callable is not symmetric, or returns a wrong shape or complex
             numbers; kernel values overflow, or are zero between all different rows; the kernel
-            has no known spectrum for ``inference="spectral"``; the device is unknown.
+            has no known spectrum for ``inference="spectral"``; the sketch or the mixtures are more
+            than memory holds; the device is unknown.
         ValueError
             Another parameter or X is not usable (scikit-learn's own messages).
 
@@ -349,10 +355,29 @@ class KreinFeatures(IndefiniteMap):
                     "at least 2 rows of a norm above zero", str(n_places), "check the data"
                 )
             )
+        self._check_fit(size, held)
         drawn = random.sample(n_places, min(size + held, n_places), source)
         prepared = self._prepared(survey.take(X, drawn, self._placed_rows).double())
         size = min(size, max(2, len(prepared) - held))
         return Sketch.of(self.kernel_, prepared[:size], prepared[size:])
+
+    def _check_fit(self, size: int, held: int) -> None:
+        """Refuse sketches and mixtures that no memory holds."""
+        memory = Memory()
+        what = f"the kernel matrices of {size:,} rows"
+        memory.check(8 * _MATRICES * size**2, what, "lower sketch_size")
+        n_columns = self.n_features_in_
+        if self.inference == "spectral":
+            return
+        by_columns = self.inference == "taylor"
+        # the published updates have a full covariance of every frequency, and know no span
+        count = max(self.n_mixtures, self.n_components // 2) if by_columns else self.n_mixtures
+        width = n_columns if by_columns else min(n_columns, size + held)
+        what = f"{count:,} covariances of {width:,} columns"
+        do = "put PCA before it, or lower " + (
+            "n_components and n_mixtures" if by_columns else "n_mixtures"
+        )
+        memory.check(8 * _COPIES * count * width**2, what, do)
 
     def _placed_rows(self, section: object) -> Tensor:
         """Return the rows of a section that have a place on the kernel's domain."""

@@ -12,6 +12,9 @@ from torch import Tensor
 
 from bochner.features.spherical import direction_mean
 
+# Radii of the grid, radians per unit: from 0 to 42.
+N_RADII = 281
+
 
 def positive_spectrum(
     values: Tensor, distances: Tensor, dim: int, n_gaussians: int = 10
@@ -40,7 +43,7 @@ def positive_spectrum(
     mass : Tensor of shape (R,)
         Non-negative, sums to k(0) of the fitted kernel.
     """
-    radii = torch.linspace(0.0, 42.0, 281, dtype=torch.float64)
+    radii = torch.linspace(0.0, 42.0, N_RADII, dtype=torch.float64)
     waves = direction_mean(distances[:, None] * radii, dim)
     scale = values.abs().max().clamp(min=1e-300)
     goal = values.double() / scale
