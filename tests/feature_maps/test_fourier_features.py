@@ -267,8 +267,14 @@ def test_wrong_rows_are_refused(X):
     model = FourierFeatures().fit(X)
     wrong = torch.tensor(X)
     wrong[3, 1] = float("nan")
-    with pytest.raises(ValueError, match="NaN or infinity"):
+    with pytest.raises(
+        ValueError, match=r"finite numbers in X, got nan in row 3, column 1\. Drop"
+    ):
         model.transform(wrong)
+    wrong[3, 1] = -float("inf")
+    text = r"got -inf in row 1, column 1\..* Rows are counted from row 2 on\."
+    with pytest.raises(ValueError, match=text):
+        list(model.iter_transform(wrong, chunk=2))
     with pytest.raises(
         ValueError, match="X has 1 features, but FourierFeatures is expecting 2"
     ):

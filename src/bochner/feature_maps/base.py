@@ -311,8 +311,12 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         # Shape, names and number of columns show in the first rows: a tensor on a device is not
         # copied for them.
         validate_data(self, rows[: max(1, min_samples)].detach().cpu().numpy(), **options)
-        if not bool(torch.isfinite(rows).all()):
-            raise InputError("Input X contains NaN or infinity.")
+        wrong = (~torch.isfinite(rows)).nonzero()
+        if len(wrong):
+            row, column = wrong[0].tolist()
+            got = f"{float(rows[row, column])} in row {row}, column {column}"
+            do = "drop these rows or complete them"
+            raise InputError(message("finite numbers in X", got, do))
         return rows
 
 
