@@ -5,6 +5,7 @@ looked at before memory is asked for.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -106,6 +107,17 @@ class Memory:
     """
 
     limit: int = 8 * GIB
+
+    @classmethod
+    def of_machine(cls) -> Memory:
+        """Return the limit of what parameters make a fit hold: all that the machine has, the
+        default where that is less or not known.
+        """
+        try:
+            size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        except (AttributeError, ValueError, OSError):  # not every system says
+            size = 0
+        return cls(max(cls.limit, size))
 
     def check(self, size: int, what: str, do: str = "") -> None:
         """Refuse `what` of so many bytes when they are too many; `do` says what to change, by

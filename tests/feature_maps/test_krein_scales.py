@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from bochner import memory
 from bochner.errors import InputError
 from bochner.feature_maps.comparators import RandomMaclaurin, SphericalFeatures
 from bochner.feature_maps.krein import KreinFeatures
@@ -132,10 +133,18 @@ def test_functions_that_return_no_numbers_are_refused(X, pairwise):
         ((50, 3), {"n_components": 10**9}, r"for n_components=1,000,000,000 and 3 columns."),
     ],
 )
-def test_fits_that_no_memory_holds_are_refused(shape, settings, match):
+def test_fits_that_no_memory_holds_are_refused(shape, settings, match, monkeypatch):
+    monkeypatch.setattr(memory.os, "sysconf", lambda _: 2**10)
     X = np.ones(shape) + np.arange(shape[0])[:, None] % 7
     with pytest.raises(InputError, match=match):
         KreinFeatures("tanh", max_iter=1, **settings).fit(X)
+
+
+def test_a_machine_that_has_the_memory_may_use_it(monkeypatch):
+    monkeypatch.setattr(memory.os, "sysconf", lambda _: 2**18)
+    assert memory.Memory.of_machine().limit == 64 * memory.GIB
+    monkeypatch.delattr(memory.os, "sysconf")
+    assert memory.Memory.of_machine().limit == memory.Memory().limit
 
 
 def test_gaussians_that_no_memory_holds_are_refused(X):

@@ -362,8 +362,8 @@ class KreinFeatures(IndefiniteMap):
         return Sketch.of(self.kernel_, prepared[:size], prepared[size:])
 
     def _check_fit(self, size: int, held: int) -> None:
-        """Refuse sketches and mixtures that no memory holds."""
-        memory = Memory()
+        """Refuse sketches and mixtures that the machine's memory does not hold."""
+        memory = Memory.of_machine()
         what = f"the kernel matrices of {size:,} rows"
         memory.check(8 * _MATRICES * size**2, what, "lower sketch_size")
         n_columns = self.n_features_in_
