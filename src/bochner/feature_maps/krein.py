@@ -361,6 +361,10 @@ class KreinFeatures(IndefiniteMap):
         size = min(size, max(2, len(prepared) - held))
         return Sketch.of(self.kernel_, prepared[:size], prepared[size:])
 
+    def _largest_arrays(self) -> dict[str, int]:
+        n_mixtures = self.n_mixtures * (self.n_features_in_ + 1)
+        return super()._largest_arrays() | {"n_mixtures": n_mixtures}
+
     def _check_fit(self, size: int, held: int) -> None:
         """Refuse sketches and mixtures that the machine's memory does not hold."""
         memory = Memory.of_machine()
