@@ -127,8 +127,8 @@ def _weighted(
     products: torch.dtype | None = None,
 ) -> Statistics:
     """Return the statistics that sites weigh, pair after pair; products in that precision."""
-    weight = sites.precision[:, columns].mean(1)
-    shift = sites.shift[:, columns]
+    precision, shift = sites.at(columns)
+    weight = precision.mean(1)
     products = products or latents.dtype
     parts = []
     for rows in chunks(latents.shape[0], chunk_rows):

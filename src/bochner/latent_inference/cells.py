@@ -191,8 +191,7 @@ def _(
     total = torch.zeros((), dtype=x.dtype)
     for draw in view.draws:
         mean, variance = view.psi(draw, draw.features(x))
-        pairs = view.bound.products(torch.zeros_like(mean[:1]), mean, variance)
-        total = total + torch.cat([of_point for _, of_point in pairs], dim=1)
+        total = total + torch.cat(view.bound.of_places(mean, variance), dim=1)
     linear = total * (view.weight / len(view.draws))
     for basis in slopes:
         linear = linear @ basis
@@ -213,10 +212,8 @@ def _(view: GaussianPosterior, y: Tensor) -> Tensor:  # noqa: ARG001 - data mult
 @_of_rows.register
 def _(view: NonConjugatePosterior, y: Tensor) -> Tensor:
     observed = ~y.isnan()
-    filled = torch.nan_to_num(y)
-    zero = torch.zeros_like(filled[:1])
-    pairs = view.bound.products(filled, zero, zero)
-    return torch.cat([of_row * observed for of_row, _ in pairs], dim=1)
+    of_rows = view.bound.of_rows(torch.nan_to_num(y))
+    return torch.cat([of_row * observed for of_row in of_rows], dim=1)
 
 
 class Cells:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar, Self
 
+import torch
 from torch import Tensor
 
 from bochner.likelihoods.likelihood import Curvatures, Likelihood, Slopes
@@ -280,6 +281,16 @@ class NonConjugateLikelihood(Likelihood, ABC):
         -------
         tuple of (Tensor of shape (n, m), Tensor of shape (c, m))
         """
+
+    def of_rows(self, y: Tensor) -> tuple[Tensor, ...]:
+        """Return what rows (n, m) have of ``products``, each (n, m), whatever the places."""
+        none = torch.zeros_like(y[:1])
+        return tuple(of_row for of_row, _ in self.products(y, none, none))
+
+    def of_places(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, ...]:
+        """Return what places (c, m) have of ``products``, each (c, m), whatever the rows."""
+        none = torch.zeros_like(mean[:1])
+        return tuple(of_place for _, of_place in self.products(none, mean, variance))
 
     def predictive_products(
         self, y: Tensor, mean: Tensor, variance: Tensor

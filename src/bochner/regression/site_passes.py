@@ -9,9 +9,8 @@ is held is of size K x K and K x m.
 
 from __future__ import annotations
 
-import copy
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -219,7 +218,7 @@ class SitePasses:
         k = weights.mean.shape[0]
         zeros = torch.zeros_like(weights.mean, dtype=torch.float64)
         of_groups = zeros.new_zeros(len(self._sizes), k, k)
-        grams, slopes, value = self._summed(sums, of_groups, zeros, zeros[0])
+        grams, slopes, value = self._summed(self._parts(), sums, of_groups, zeros, zeros[0])
         by_column = value - weights.kl() + self._prior
         bound = group_sums(by_column[None], self._sizes)[0]
         return LaidSites(weights, rule, bound, grams, slopes, kept)
@@ -235,7 +234,6 @@ class SitePasses:
         """
 
         def products(columns: Index) -> Product:
-            some = self._of(columns)
             weights = laid.weights.of(columns)
             kept = None
             if laid.precisions is not None:
@@ -247,14 +245,14 @@ class SitePasses:
 
                 def of_part(part: _Part) -> Sequence[Tensor]:
                     if kept is None:
-                        moments = some._moments(part, weights)
-                        precision, _ = some._sites(part, moments, laid.rule)
+                        moments = self._moments(part, weights)
+                        precision, _ = self._sites(part, moments, laid.rule)
                     else:
                         precision = next(held)
                     phi = part.features
                     return ((phi @ (phi.T @ narrow).mul_(precision)).double(),)
 
-                return v + some._summed(of_part, torch.zeros_like(v))[0]
+                return v + self._summed(self._parts(columns), of_part, torch.zeros_like(v))[0]
 
             return product
 
@@ -279,7 +277,8 @@ class SitePasses:
             gap = part.mask.apply(cast(Tensor, self._likelihood.gap(*given)))
             return (share * gap.sum(0, dtype=torch.float64),)
 
-        (total,) = self._summed(of_part, torch.zeros_like(self._prior, dtype=torch.float64))
+        zeros = torch.zeros_like(self._prior, dtype=torch.float64)
+        (total,) = self._summed(self._parts(), of_part, zeros)
         return total.sum()
 
     def _moments(self, part: _Part, weights: Weights) -> _Moments:
@@ -287,7 +286,7 @@ class SitePasses:
         # counts in the thousands leave variances below single precision's rounding
         variance = quadratic_forms(part.features, weights.covariance).clamp(min=0.0)
         spread = weights.spread(variance)
-        slopes = self._likelihood.slopes(part.y, psi, spread, self.columns)
+        slopes = self._likelihood.slopes(part.y, psi, spread, part.columns)
         return _Moments(psi, spread, slopes)
 
     def _sites(self, part: _Part, moments: _Moments, rule: SiteRule) -> tuple[Tensor, Tensor]:
@@ -299,24 +298,23 @@ class SitePasses:
         precision, slope = (part.mask.apply(of_entries) * share for of_entries in sites)
         return precision, slope
 
-    def _of(self, columns: Index) -> SitePasses:
-        """Return passes over some of the columns."""
-        some = copy.copy(self)
-        some.columns, some._intercept = self.columns[columns], self._intercept[columns]
-        return some
-
-    def __iter__(self) -> Iterator[_Part]:
+    def _parts(self, columns: Index = slice(None)) -> Iterator[_Part]:
+        """Yield all rows, part by part, with some of the columns."""
         block = self._block
+        taken = (self.columns[columns], self._intercept[columns])
         for x in self._latents:
             for cut in chunks(block.n_rows, self._part_rows):
                 features = evaluate(block.rows.part(cut).take(x), self._f).features
-                yield _Part(features, block, cut, self.columns, self._intercept)
+                yield _Part(features, block, cut, *taken)
 
     def _summed(
-        self, of_part: Callable[[_Part], Sequence[Tensor]], *zeros: Tensor
+        self,
+        parts: Iterable[_Part],
+        of_part: Callable[[_Part], Sequence[Tensor]],
+        *zeros: Tensor,
     ) -> list[Tensor]:
         totals = [zero.clone() for zero in zeros]
-        for part in self:
+        for part in parts:
             for total, addend in zip(totals, of_part(part), strict=True):
                 total.add_(addend)
         return self._processes.sums(totals)

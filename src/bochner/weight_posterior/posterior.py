@@ -374,13 +374,12 @@ class NonConjugatePosterior(ViewPosterior):
         """Return what gives the bound of every row as it would be with the typical size factor:
         good enough to start from.
         """
-        none = torch.zeros_like(mean[:1])
-        of_places = [at for _, at in self.bound.products(none, mean, spread)]
+        of_places = self.bound.of_places(mean, spread)
 
         def scores(y: Tensor, offset: Tensor | None) -> Tensor:
             filled, observed = _known(y, offset)
-            of_rows = [of_row for of_row, _ in self.bound.products(filled, none, none)]
-            return self.weight * _added(observed, zip(of_rows, of_places, strict=True))
+            pairs = zip(self.bound.of_rows(filled), of_places, strict=True)
+            return self.weight * _added(observed, pairs)
 
         return scores
 
