@@ -283,12 +283,34 @@ class NonConjugateLikelihood(Likelihood, ABC):
         """
 
     def of_rows(self, y: Tensor) -> tuple[Tensor, ...]:
-        """Return what rows (n, m) have of ``products``, each (n, m), whatever the places."""
+        """Return what rows have of ``products``, whatever the places.
+
+        Parameters
+        ----------
+        y : Tensor of shape (n, m)
+            Entries.
+
+        Returns
+        -------
+        of_rows : tuple of Tensor of shape (n, m)
+            The first of every pair.
+        """
         none = torch.zeros_like(y[:1])
         return tuple(of_row for of_row, _ in self.products(y, none, none))
 
     def of_places(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, ...]:
-        """Return what places (c, m) have of ``products``, each (c, m), whatever the rows."""
+        """Return what places have of ``products``, whatever the rows.
+
+        Parameters
+        ----------
+        mean, variance : Tensor of shape (c, m)
+            Of psi under q.
+
+        Returns
+        -------
+        of_places : tuple of Tensor of shape (c, m)
+            The second of every pair.
+        """
         none = torch.zeros_like(mean[:1])
         return tuple(of_place for _, of_place in self.products(none, mean, variance))
 
