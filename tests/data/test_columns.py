@@ -109,10 +109,25 @@ def test_one_column_that_has_nearly_all_variance_is_named():
         warn_of_units(X, np.array([1, 2]), "x", None)
 
 
+def test_a_few_columns_that_have_nearly_all_variance_are_named():
+    # as of areas among ratios: neither has 99 % of the variance alone
+    scales = np.ones(30)
+    scales[[3, 23]] = 300.0, 500.0
+    with pytest.warns(
+        DataWarning, match=r"Columns 3, 23 have 99\.9 % of .* the other 28 hardly"
+    ):
+        warn_of_units(_normal(200, 30) * scales, np.arange(30), "x", None)
+
+
 @pytest.mark.parametrize(
     "X",
-    [_normal(200, 4) * [1.0, 2.0, 5.0, 1.0], np.eye(200, 3)[:, :1] * [1.0, 0.0, 0.0]],
-    ids=["alike", "others constant"],
+    [
+        _normal(200, 4) * [1.0, 2.0, 5.0, 1.0],
+        np.eye(200, 3)[:, :1] * [1.0, 0.0, 0.0],
+        np.zeros((200, 3)),
+        _normal(200, 40) * np.r_[np.full(8, 500.0), np.ones(32)],
+    ],
+    ids=["alike", "others constant", "all constant", "a fifth is large"],
 )
 def test_other_views_pass(X, recwarn):
     warn_of_units(X, np.arange(X.shape[1]), "x", None)

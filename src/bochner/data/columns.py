@@ -28,8 +28,10 @@ SHOWN = 5
 _ROWS = 4096
 _NUMBERS = 2**20
 _LEAST_ROWS = 64
-# Share of a view's variance that one column has, from which the others hardly count.
+# Share of a view's variance, and of its columns if more than one, from which the others hardly
+# count.
 _DOMINATES = 0.99
+_FEW_COLUMNS = 0.1
 # Share of it below which half of the columns are in other units than the rest.
 _HARDLY = 0.01
 # Share of a table's columns that may be counts, and nats by which a normal distribution has to
@@ -368,7 +370,7 @@ def least_noise(values: FloatArray) -> float:
 def warn_of_units(
     X: NDArray[np.float64], positions: IntArray, view: str, column_names: ColumnNames
 ) -> None:
-    """Warn where one column of a Gaussian view has nearly all of its variance.
+    """Warn where one column of a Gaussian view, or a tenth of them, has nearly all of its variance.
 
     Parameters
     ----------
@@ -385,17 +387,29 @@ def warn_of_units(
         The view has one scale, so that the other columns hardly count.
     """
     variances = _variances(X[:, positions])
-    total = float(variances.sum())
-    largest = int(variances.argmax())
-    share = float(variances[largest]) / total if total > 0.0 else 0.0
-    if share <= _DOMINATES or np.count_nonzero(variances) < 2:
+    varying = np.count_nonzero(variances)
+    order = np.argsort(variances)[::-1]
+    shares = variances[order].cumsum() / max(float(variances.sum()), np.finfo(float).tiny)
+    n_large = 1 + int(np.searchsorted(shares, _DOMINATES))
+    if varying < 2 or n_large > max(1.0, _FEW_COLUMNS * varying):
         return
-    place = describe_column(int(positions[largest]), column_names)
+    large = sorted(int(column) for column in positions[order[:n_large]])
+    places = listing([describe_column(column, column_names) for column in large])
+    place, have, beside = (
+        (places, "has", "it the other columns")
+        if n_large == 1
+        else (
+            f"columns {places.replace('column ', '')}",
+            "have",
+            f"them the other {varying - n_large}",
+        )
+    )
     warn_user(
-        f"{place[0].upper()}{place[1:]} has {_percent(share)} % of the variance of view {view!r}: "
-        "beside it the other columns hardly count. Columns in different units ask for a scale "
-        "each: divide them by their standard deviations (scikit-learn's StandardScaler), or fit a "
-        "pandas.DataFrame with likelihood='auto' (--likelihood auto) and without views.",
+        f"{place[0].upper()}{place[1:]} {have} {_percent(float(shares[n_large - 1]))} % of the "
+        f"variance of view {view!r}: beside {beside} hardly count. Columns in different units ask "
+        "for a scale each: divide them by their standard deviations (scikit-learn's "
+        "StandardScaler), or fit a pandas.DataFrame with likelihood='auto' (--likelihood auto) and "
+        "without views.",
         DataWarning,
     )
 
