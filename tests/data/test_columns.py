@@ -3,13 +3,8 @@
 import numpy as np
 import pytest
 
-from bochner.data.columns import (
-    are_counts,
-    differ_in_units,
-    least_noise,
-    resolve_views,
-    warn_of_units,
-)
+from bochner.data.columns import resolve_views
+from bochner.data.units import are_counts, differ_in_units, least_noise, warn_of_units
 from bochner.errors import DataWarning, InputError, message, shown
 
 

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 import numpy as np
 
 from bochner.data.arrays import BoolArray, FloatArray
-from bochner.data.columns import (
-    are_counts,
-    describe_column,
-    differ_in_units,
-    listing,
-    named_columns,
-)
+from bochner.data.columns import describe_column, listing, named_columns
 from bochner.data.kinds import (
     VIEWS,
     Binary,
@@ -29,6 +23,7 @@ from bochner.data.kinds import (
     from_json,
 )
 from bochner.data.support import COUNTS, guess, vary_too_little
+from bochner.data.units import are_counts, differ_in_units
 from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.extras import require
