@@ -20,7 +20,7 @@ LAYERS: dict[str, str] = {
     "F0 foundations": """
         _typing errors extras random linalg quadrature memory processes progress markup""",
     "F1 data, files, metrics": """
-        data.arrays data.columns data.units data.likelihood_names data.masks
+        data.arrays data.columns data.likelihood_names data.masks
         data.file_arrays data.row_sources data.sparse data.accepted data.validation
         data.views data.covariates
         data.stored data.support

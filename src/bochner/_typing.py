@@ -1,4 +1,4 @@
-"""The letter table and the array aliases: one letter, one meaning, everywhere.
+"""The letter table and aliases of types: one letter, one meaning, everywhere.
 
 ==========  ==============================================================================
 letter      meaning

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bochner.cli.data import write_embedding
 from bochner.cli.session import one_thread_if_small
+from bochner.data.arrays import Float64Array
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.io.extensions import MODEL_FILE
 from bochner.model_selection.calibrate import calibration
@@ -23,7 +24,6 @@ from bochner.page.report import report
 if TYPE_CHECKING:
     from bochner.estimators.base import LatentVariableEstimator
 
-FloatArray = NDArray[np.float64]
 
 # Chosen by the error of completion on splits of their own (seeds 100 to 104): benchmarks/demo.py
 # --choice. It is best long before the bound has converged.
@@ -62,8 +62,8 @@ class DemoOptions:
 class Split:
     """Rows to fit and rows to complete, with the labels of the first."""
 
-    train: FloatArray
-    test: FloatArray
+    train: Float64Array
+    test: Float64Array
     labels: NDArray[np.generic]
     views: dict[str, slice]
     image_shape: tuple[int, int]
@@ -121,7 +121,7 @@ def fitted(options: DemoOptions, data: Split) -> Any:
         return model.fit(data.train)
 
 
-def completion(model: LatentVariableEstimator, data: Split) -> FloatArray:
+def completion(model: LatentVariableEstimator, data: Split) -> Float64Array:
     """Complete the lower halves of the rows that the model has not seen."""
     shown = data.test.copy()
     shown[:, data.views[_HIDDEN_VIEW]] = np.nan
@@ -129,7 +129,7 @@ def completion(model: LatentVariableEstimator, data: Split) -> FloatArray:
 
 
 def scores(
-    model: LatentVariableEstimator, data: Split, completed: FloatArray
+    model: LatentVariableEstimator, data: Split, completed: Float64Array
 ) -> dict[str, float]:
     """Return errors of the completion and of its peers, and accuracies of nearest neighbours."""
     from bochner import metrics
@@ -169,7 +169,7 @@ def split(options: DemoOptions) -> Split:
     )
 
 
-def _peers(data: Split) -> dict[str, FloatArray]:
+def _peers(data: Split) -> dict[str, Float64Array]:
     """Predict the lower halves from the upper ones by methods whose settings cross-validation on
     the training rows chooses.
     """
@@ -216,7 +216,7 @@ def _write(
     out: Path,
     model: LatentVariableEstimator,
     data: Split,
-    completed: FloatArray,
+    completed: Float64Array,
     observed: NDArray[np.bool_],
 ) -> list[Path]:
     files = [out / MODEL_FILE, out / "embedding.csv"]

@@ -14,22 +14,15 @@ from sklearn.model_selection import KFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from bochner.data.accepted import checked, is_missing
-from bochner.data.validation import (
-    Array,
-    as_array,
-    finite,
-    matrix,
-    numbers,
-    same_rows,
-    same_shape,
-)
+from bochner.data.arrays import Float64Array
+from bochner.data.validation import as_array, finite, matrix, numbers, same_rows, same_shape
 from bochner.errors import InputError, message
 
 # Of cross-validation.
 FOLDS = 5
 
 
-def aligned_r2(X_true: ArrayLike, Z: ArrayLike) -> Array:
+def aligned_r2(X_true: ArrayLike, Z: ArrayLike) -> Float64Array:
     """R² of the true latents after the best affine map of Z onto them, per dimension.
 
     Latents of these models are known up to an affine map only, so the map is fitted before the
@@ -243,7 +236,7 @@ def coverage(true: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.
     return float(np.mean(np.abs(t - m) <= norm.ppf(0.5 + level / 2) * s))
 
 
-def pit(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Array:
+def pit(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Float64Array:
     """Probability integral transform: the distribution function of N(mean, std²) at the true
     values.
 
@@ -279,7 +272,7 @@ def pit(true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Array:
 @checked(random_state=[Integral, None])
 def randomised_pit(
     true: ArrayLike, draws: ArrayLike, random_state: int | None = None
-) -> Array:
+) -> Float64Array:
     """Probability integral transform by draws: the rank of the true value among them, ties broken
     at random.
 
@@ -370,7 +363,7 @@ def relative_error(A: ArrayLike, B: ArrayLike) -> float:
 
 def _predictive(
     true: ArrayLike, mean: ArrayLike, std: ArrayLike
-) -> tuple[Array, Array, Array]:
+) -> tuple[Float64Array, Float64Array, Float64Array]:
     t = numbers("true", true)
     m = numbers("mean", mean)
     s = numbers("std", std)

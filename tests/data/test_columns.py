@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bochner.data.columns import resolve_views
-from bochner.data.units import are_counts, differ_in_units, least_noise, warn_of_units
+from bochner.data.kinds import are_counts, differ_in_units, least_noise, warn_of_units
 from bochner.errors import DataWarning, InputError, message, shown
 
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 import bochner as bo
-from bochner.data.units import are_counts
+from bochner.data.kinds import are_counts
 from bochner.errors import InputError
 from bochner.random import generator, normal
 

@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bochner.data.accepted import in_order_of
+from bochner.data.arrays import Float64Array
 from bochner.data.columns import listing
 from bochner.data.validation import as_array
 from bochner.data.views import ExactSum
 from bochner.errors import DataWarning, InputError, message, shown, warn_user
 from bochner.processes import ALONE, Processes
-
-Array = NDArray[np.float64]
 
 AVERAGE = "average"
 
@@ -54,7 +53,7 @@ class Covariate(ABC):
         """Whether rows of training differ in it."""
 
     @abstractmethod
-    def encode(self, values: NDArray[np.generic]) -> Array:
+    def encode(self, values: NDArray[np.generic]) -> Float64Array:
         """Return numbers whose mean over rows of training is 0, (n,) -> (n, width); 0 where a value
         is missing.
         """
@@ -99,7 +98,7 @@ class Continuous(Covariate):
         """Whether there is more than one number."""
         return self.std > 0.0
 
-    def encode(self, values: NDArray[np.generic]) -> Array:
+    def encode(self, values: NDArray[np.generic]) -> Float64Array:
         """Return the number in standard deviations."""
         scaled = (_numbers(self.name, values) - self.mean) / (self.std or 1.0)
         return np.nan_to_num(scaled)[:, None]
@@ -142,7 +141,7 @@ class Categorical(Covariate):
         """Whether there is more than one label."""
         return self.width > 1
 
-    def encode(self, values: NDArray[np.generic]) -> Array:
+    def encode(self, values: NDArray[np.generic]) -> Float64Array:
         """Return the columns; the average of the labels where a value is missing."""
         out = np.zeros((len(values), self.width))
         position = {label: j for j, label in enumerate(self.labels)}
@@ -394,7 +393,7 @@ def _check_alike(columns: Mapping[str, NDArray[np.generic]], processes: Processe
             raise InputError(message(want, f"{covariates} in process {rank}", do))
 
 
-def _exact_sum(values: Array, processes: Processes) -> float:
+def _exact_sum(values: Float64Array, processes: Processes) -> float:
     total = ExactSum(1)
     total.add(values[:, None])
     return float(total.over(processes)[0])
@@ -464,9 +463,9 @@ def _missing(value: object) -> bool:
     return value is None or absent or str(value) in ("<NA>", "NaT")
 
 
-def _numbers(name: str, values: NDArray[np.generic]) -> Array:
+def _numbers(name: str, values: NDArray[np.generic]) -> Float64Array:
     try:
-        numbers: Array = values.astype(np.float64)
+        numbers: Float64Array = values.astype(np.float64)
     except (TypeError, ValueError) as error:
         texts = ((i, value) for i, value in enumerate(values) if isinstance(value, str))
         row, value = next(texts, (-1, error))

@@ -1,11 +1,13 @@
 """Columns of tables by kind: numbers, whole numbers, two labels, ordered labels, categories.
 
 Each kind says how its values become the numbers of a view, and how predicted numbers become values
-again.
+again. Columns of numbers may be counts, in steps, or in different units: what one normal
+distribution and one scale for all of them hide.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from numbers import Number as AnyNumber
@@ -14,13 +16,37 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.data.arrays import FloatArray
-from bochner.data.columns import are_row_names, listing
-from bochner.errors import InputError, message, shown
+from bochner.data.arrays import Float64Array, FloatArray, IntArray
+from bochner.data.columns import (
+    ColumnNames,
+    are_row_names,
+    dense_rows,
+    describe_column,
+    evenly_spread,
+    listing,
+)
+from bochner.errors import DataWarning, InputError, message, shown, warn_user
 
-Array = NDArray[np.float64]
 Objects = NDArray[np.object_]
 
+# Rows and numbers that are looked at, at the most, and rows at the least.
+_ROWS = 4096
+_NUMBERS = 2**20
+_LEAST_ROWS = 64
+# Share of a view's variance, and of its columns if more than one, from which the others hardly
+# count.
+_DOMINATES = 0.99
+_FEW_COLUMNS = 0.1
+# Share of it below which half of the columns are in other units than the rest.
+_HARDLY = 0.01
+# Share of a table's columns that may be counts, and nats by which a normal distribution has to
+# describe a column better: its variance is free, and fits that of Poisson counts by chance.
+_NEARLY_ALL = 0.9
+_CLEARLY = 6.0
+# Share of a column's largest value that its standard deviation exceeds if it varies at all.
+_ROUNDED = 1e-12
+# Values nearer than this share of their range are one value, written in different ways.
+_SAME = 1e-9
 # Labels that a message lists.
 _LISTED = 20
 
@@ -50,7 +76,7 @@ class Column(ABC):
         self.dtype = dtype
 
     @abstractmethod
-    def encode(self, values: object) -> Array:
+    def encode(self, values: object) -> Float64Array:
         """Return the numbers that the view holds, (n,); NaN where a value is missing.
 
         Parameters
@@ -79,7 +105,7 @@ class Number(Column):
     likelihood = "gaussian"
     reason = "numbers, each column in units of its own"
 
-    def encode(self, values: Any) -> Array:
+    def encode(self, values: Any) -> Float64Array:
         """Return the numbers."""
         if getattr(values.dtype, "kind", "O") not in "biuf":
             # numpy reads texts, and dates as nanoseconds
@@ -88,7 +114,7 @@ class Number(Column):
                     want = f"numbers in column {self.name!r}"
                     do = "correct the value, or convert the column by pandas.to_numeric"
                     raise InputError(message(want, f"{shown(value)} in row {row}", do))
-        numbers: Array = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        numbers: Float64Array = values.to_numpy(dtype=np.float64, na_value=np.nan)
         return numbers
 
     def decode(self, numbers: FloatArray) -> Objects:
@@ -118,7 +144,7 @@ class Labelled(Column):
         super().__init__(name, dtype)
         self.labels = [_plain(label, name) for label in labels]
 
-    def encode(self, values: Any) -> Array:
+    def encode(self, values: Any) -> Float64Array:
         """Return the positions of the values among the labels."""
         position = {label: float(k) for k, label in enumerate(self.labels)}
         missing = values.isna().to_numpy()
@@ -280,3 +306,167 @@ def _plain(label: object, name: str) -> object:
     got = f"{label!r} of type {type(label).__name__}"
     do = "convert the categories to text"
     raise InputError(message(f"categories of {name!r} that are texts or numbers", got, do))
+
+
+def least_noise(values: FloatArray) -> float:
+    """Return the noise variance at which a column of discrete values tells all that it can.
+
+    Seen through normal noise of variance s, a column of variance v tells at most log(v / s) / 2
+    nats of what its values are (Cover and Thomas 2006, 9.1), and values of entropy H no more than
+    H: that is s = v exp(-2 H), h^2 / 12 of many levels in steps of h, as of rounding. Below it the
+    likelihood of normal noise rises without end.
+
+    Parameters
+    ----------
+    values : ndarray of shape (N,)
+        NaN = missing.
+
+    Returns
+    -------
+    float
+        0 where more than half of the observed values differ.
+    """
+    observed = np.asarray(values[~np.isnan(values)], dtype=np.float64)
+    if not observed.size or (spread := float(np.ptp(observed))) == 0.0:
+        return 0.0
+    levels, counts = np.unique(observed, return_counts=True)
+    same = np.diff(levels, prepend=-np.inf) > _SAME * spread
+    shares = np.bincount(same.cumsum() - 1, counts) / observed.size
+    if 2 * shares.size > observed.size:
+        return 0.0
+    entropy = -float((shares * np.log(shares)).sum())
+    return float(spread**2 * np.var(observed / spread) * np.exp(-2.0 * entropy))
+
+
+def warn_of_units(
+    X: NDArray[np.float64], positions: IntArray, view: str, column_names: ColumnNames
+) -> None:
+    """Warn where one column of a Gaussian view, or a tenth of them, has nearly all of its variance.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, M)
+        Rows spread over all, as `sampled` returns them.
+    positions : ndarray of shape (M_v,)
+        Of the view's columns.
+    view : str
+    column_names : sequence of str, optional
+
+    Warns
+    -----
+    DataWarning
+        The view has one scale, so that the other columns hardly count.
+    """
+    variances = _variances(X[:, positions])
+    varying = np.count_nonzero(variances)
+    order = np.argsort(variances)[::-1]
+    shares = variances[order].cumsum() / max(float(variances.sum()), np.finfo(float).tiny)
+    n_large = 1 + int(np.searchsorted(shares, _DOMINATES))
+    if varying < 2 or n_large > max(1.0, _FEW_COLUMNS * varying):
+        return
+    large = sorted(int(column) for column in positions[order[:n_large]])
+    places = listing([describe_column(column, column_names) for column in large])
+    place, have, beside = (
+        (places, "has", "it the other columns")
+        if n_large == 1
+        else (
+            f"columns {places.replace('column ', '')}",
+            "have",
+            f"them the other {varying - n_large}",
+        )
+    )
+    warn_user(
+        f"{place[0].upper()}{place[1:]} {have} {_percent(float(shares[n_large - 1]))} % of the "
+        f"variance of view {view!r}: beside {beside} hardly count. Columns in different units ask "
+        "for a scale each: divide them by their standard deviations (scikit-learn's "
+        "StandardScaler), or fit a pandas.DataFrame with likelihood='auto' (--likelihood auto) and "
+        "without views.",
+        DataWarning,
+    )
+
+
+def differ_in_units(X: FloatArray) -> bool:
+    """Return whether half of the columns that vary have next to nothing of the variance, X of shape
+    (N, M).
+    """
+    variances = np.sort(_variances(sampled(X)))
+    varying = variances[variances > 0.0]
+    lower = varying[: varying.size // 2]
+    return bool(lower.size and lower.sum() < _HARDLY * varying.sum())
+
+
+def are_counts(X: FloatArray) -> bool:
+    """Return whether nearly all columns of whole numbers of at least 0, (N, M), may be counts: a
+    negative binomial distribution (a Poisson where they vary less) describes them not clearly worse
+    than a normal one, each with the column's mean and variance. Years, codes and numbers of rows
+    are none. Columns of zeros and ones say neither; beside more of these, numbers far from 0 for
+    their spread are no counts.
+    """
+    columns = [x[~np.isnan(x)] for x in sampled(X).T]
+    varying = [x for x in columns if x.size and np.ptp(x) > 0.0]
+    informative = [x for x in varying if x.max() > 1.0]
+    # years pass where they are many; beside zeros and ones they are far from these
+    far = all(x.min() > 2.0 * np.ptp(x) for x in informative)
+    if 2 * len(informative) <= len(varying) and far:
+        return not informative
+    may_be = sum(_gain_of_counts(x) > -max(_CLEARLY, math.log(x.size)) for x in informative)
+    return bool(may_be >= _NEARLY_ALL * len(informative))
+
+
+def _gain_of_counts(y: NDArray[np.float64]) -> float:
+    """Return the log likelihood as counts less that as rounded normal numbers, (n,)."""
+    # files are read without it
+    from scipy.special import gammaln, log_ndtr
+
+    mean = y.mean()
+    variance = y.var()
+    factorials = gammaln(y + 1.0)
+    if variance > mean:
+        r = mean * mean / (variance - mean)
+        counts = gammaln(y + r) - gammaln(r) - factorials - r * np.log1p(mean / r)
+        counts += y * np.log(mean / (r + mean))
+    else:
+        counts = y * np.log(mean) - mean - factorials
+    # to the side of the mean where probabilities keep their digits
+    away = -np.abs(y - mean)
+    std = np.sqrt(variance)
+    upper, lower = log_ndtr((away + 0.5) / std), log_ndtr((away - 0.5) / std)
+    normal = upper + np.log1p(-np.exp(lower - upper))
+    return float(counts.sum() - normal.sum())
+
+
+def sampled(X: FloatArray, n_rows: int | None = None, start: int = 0) -> NDArray[np.float64]:
+    """Return rows spread over all, (n, M), dense and in double precision.
+
+    Parameters
+    ----------
+    X : array, scipy sparse matrix or row source of shape (N, M)
+        All rows, or those of one process.
+    n_rows : int, optional
+        Of all processes.
+    start : int
+        Which of these is the first one here.
+    """
+    most = max(_LEAST_ROWS, min(_ROWS, _NUMBERS // max(1, X.shape[1])))
+    index = evenly_spread(n_rows or X.shape[0], most) - start
+    here = index[(index >= 0) & (index < X.shape[0])]
+    return dense_rows(X, here).astype(np.float64)
+
+
+def _variances(X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the columns' variances over the largest square, which cannot overflow; 0 where they
+    are rounding.
+    """
+    observed = ~np.isnan(X)
+    count = np.maximum(observed.sum(axis=0), 1)
+    peaks = np.abs(np.where(observed, X, 0.0)).max(axis=0, initial=0.0)
+    values = np.where(observed, X, 0.0) / max(float(peaks.max(initial=0.0)), 1e-300)
+    away = np.where(observed, values - values.sum(axis=0) / count, 0.0)
+    squares: NDArray[np.float64] = (away**2).sum(axis=0) / count
+    rounded = squares <= (_ROUNDED * np.abs(values).max(axis=0, initial=0.0)) ** 2
+    return np.where(rounded, 0.0, squares)
+
+
+def _percent(share: float) -> str:
+    """Return a share as percent, never 100 where there is a rest."""
+    return f"{min(100.0 * share, 99.9):.1f}"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.data.arrays import FloatArray
+from bochner.data.arrays import FloatArray, IntArray
 from bochner.data.file_arrays import (
     changed,
     check_there,
@@ -25,8 +25,6 @@ from bochner.data.file_arrays import (
 from bochner.errors import InputError, message
 from bochner.memory import chunks, passes
 from bochner.processes import local_part
-
-IntArray = NDArray[np.int64]
 
 # Numbers of a block.
 _NUMBERS = 2**20

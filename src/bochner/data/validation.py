@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from bochner.data.accepted import annotated_kind, as_rows
-from bochner.data.arrays import FloatArray, IntArray
+from bochner.data.arrays import Float64Array, FloatArray, IntArray
 from bochner.data.columns import (
     ColumnNames,
     columns_of,
@@ -36,7 +36,6 @@ _ONCE = (
     "more rows."
 )
 
-Array = NDArray[np.float64]
 T = TypeVar("T")
 
 
@@ -175,7 +174,7 @@ def _check_count(n_rows: int) -> None:
 
 def _ends(
     X: FloatArray, columns: Mapping[str, IntArray], column_names: ColumnNames
-) -> tuple[Array, Array]:
+) -> tuple[Float64Array, Float64Array]:
     """Return the least and the largest value of every column, NaN of one without an entry: they
     are finite. One pass over the rows.
     """
@@ -288,7 +287,7 @@ def _view_of(column: int, columns: Mapping[str, IntArray]) -> str:
     return next(view for view, positions in columns.items() if column in positions)
 
 
-def matrix(name: str, values: ArrayLike) -> Array:
+def matrix(name: str, values: ArrayLike) -> Float64Array:
     """Return a finite matrix with entries, float64; the name is for messages."""
     array = numbers(name, values)
     if array.ndim != 2 or array.size == 0:
@@ -302,7 +301,7 @@ def matrix(name: str, values: ArrayLike) -> Array:
     return array
 
 
-def numbers(name: str, values: object) -> Array:
+def numbers(name: str, values: object) -> Float64Array:
     """Return numbers as an array of float64; the name is for messages.
 
     Raises
@@ -354,7 +353,7 @@ def same_shape(arrays: Mapping[str, NDArray[np.generic]]) -> None:
         raise InputError(message("arrays of one shape", got, "pass matching arrays"))
 
 
-def finite(arrays: Mapping[str, Array]) -> None:
+def finite(arrays: Mapping[str, Float64Array]) -> None:
     """Refuse NaN and inf."""
     for name, array in arrays.items():
         bad = ~np.isfinite(array)

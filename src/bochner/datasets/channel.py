@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch, check_random_state
 
+from bochner.data.arrays import Float64Array
 from bochner.errors import InputError, message
 from bochner.extras import require
 from bochner.memory import Memory
@@ -18,7 +19,6 @@ from bochner.memory import Memory
 if TYPE_CHECKING:
     from torch import Tensor
 
-Array = NDArray[np.float64]
 
 # Table 5 of Yang et al. (2025): 2 rows of 8 cross-polarised elements, which are 32 antennas, on a
 # mast of 25 m, tilted by 7 degrees; single omnidirectional antennas; 30 km/h.
@@ -97,7 +97,7 @@ def make_channel(
     )
 
 
-def _users(n_users: int, rng: np.random.RandomState) -> tuple[Array, Array]:
+def _users(n_users: int, rng: np.random.RandomState) -> tuple[Float64Array, Float64Array]:
     """Return where users are at the start, evenly over the area of the sector, and how fast they
     move, (n, 3) each.
     """
@@ -111,14 +111,14 @@ def _users(n_users: int, rng: np.random.RandomState) -> tuple[Array, Array]:
 
 
 def _vectors(
-    places: Array, velocities: Array, n_samples: int, interval: float, seed: int
+    places: Float64Array, velocities: Float64Array, n_samples: int, interval: float, seed: int
 ) -> NDArray[np.complex128]:
     """Return channel vectors, (users, samples, antennas)."""
     import torch
 
     n_users = len(places)
 
-    def batch(values: Array) -> Tensor:
+    def batch(values: Float64Array) -> Tensor:
         return torch.tensor(values, dtype=torch.float32)[None]
 
     with _seeded(seed) as models:

@@ -7,18 +7,17 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.datasets import make_s_curve as sklearn_s_curve
 from sklearn.utils import Bunch, check_random_state
 
 from bochner.data.accepted import checked
+from bochner.data.arrays import Float64Array
 from bochner.errors import InputError, message
 from bochner.memory import Memory
 
 if TYPE_CHECKING:
     from bochner.kernels.base import Kernel
 
-Array = NDArray[np.float64]
 
 # a coordinate spans about 3.5 standard deviations: not quite two periods
 PERIOD = 2.0
@@ -27,17 +26,17 @@ PERIODIC_LENGTHSCALE = 1.0
 JITTER = 1e-8
 
 
-def _squared_distances(X: Array) -> Array:
+def _squared_distances(X: Float64Array) -> Float64Array:
     norms = np.sum(X**2, axis=1)
     return np.asarray(np.maximum(norms[:, None] + norms - 2 * X @ X.T, 0.0))
 
 
-def _rbf(X: Array) -> Array:
+def _rbf(X: Float64Array) -> Float64Array:
     # k = exp(−½‖δ‖²)
     return np.asarray(np.exp(-0.5 * _squared_distances(X)))
 
 
-def _gibbs(X: Array) -> Array:
+def _gibbs(X: Float64Array) -> Float64Array:
     # k = (2ℓℓ'/(ℓ² + ℓ'²))^{D/2} exp(−‖δ‖²/(ℓ² + ℓ'²)),  ℓ_x = exp(−½‖x‖); without the power D/2 it
     # is not PSD
     lengthscale = np.exp(-0.5 * np.linalg.norm(X, axis=1))
@@ -48,7 +47,7 @@ def _gibbs(X: Array) -> Array:
     )
 
 
-def _periodic(X: Array) -> Array:
+def _periodic(X: Float64Array) -> Float64Array:
     # k = exp(−2 Σ_d sin²(πδ_d/p) / ℓ²)
     delta = X[:, None, :] - X[None, :, :]
     return np.asarray(
@@ -58,7 +57,7 @@ def _periodic(X: Array) -> Array:
     )
 
 
-KERNELS: dict[str, Callable[[Array], Array]] = {
+KERNELS: dict[str, Callable[[Float64Array], Float64Array]] = {
     "rbf": _rbf,
     "gibbs": _gibbs,
     "periodic": _periodic,
@@ -148,13 +147,13 @@ def _name(kernel: str | Kernel) -> str:
     return kernel if isinstance(kernel, str) else type(kernel).__name__
 
 
-def _matrix(kernel: str | Kernel, X: Array) -> Array:
+def _matrix(kernel: str | Kernel, X: Float64Array) -> Float64Array:
     if isinstance(kernel, str):
         return KERNELS[kernel](X)
     import torch
 
     with torch.no_grad():
-        matrix: Array = kernel(torch.from_numpy(X)).numpy()
+        matrix: Float64Array = kernel(torch.from_numpy(X)).numpy()
     return matrix
 
 

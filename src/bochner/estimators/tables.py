@@ -19,11 +19,12 @@ from bochner.data.kinds import (
     Number,
     Ordered,
     Whole,
+    are_counts,
     column_of,
+    differ_in_units,
     from_json,
 )
 from bochner.data.support import COUNTS, guess, vary_too_little
-from bochner.data.units import are_counts, differ_in_units
 from bochner.data.views import Views
 from bochner.errors import InputError, message
 from bochner.extras import require

@@ -15,13 +15,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bochner.data.arrays import Float64Array
 from bochner.data.columns import dense_rows
 from bochner.fitting import landmarks
 from bochner.fitting.noise_recalibration import Withheld, withhold
 from bochner.fitting.plan import MANY_ROWS, Fit, Plan, evaluate
 from bochner.fitting.svd_compression import Rotation, rotate
 from bochner.initialization import iterative_pca
-from bochner.initialization.embeddings import FloatArray
 from bochner.likelihoods.likelihood import Gaussian, Likelihood
 from bochner.linalg import cholesky
 from bochner.models.lvm import Covariates, LatentVariableModel, ModelSpec
@@ -39,7 +39,7 @@ _FEWER_DRAWS = 4
 # Prior precision of the effects that are taken out of the data that starts are made of, in units of
 # the noise: scaled covariates have about unit variance, and the data as well.
 _RIDGE = 1.0
-Stacked = Callable[[NDArray[np.intp] | None], FloatArray]
+Stacked = Callable[[NDArray[np.intp] | None], Float64Array]
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class NothingWithheld:
         """Return that no view loses an entry."""
         return [0] * len(self.data)
 
-    def hide(self, values: FloatArray, ends: Sequence[int]) -> FloatArray:  # noqa: ARG002
+    def hide(self, values: Float64Array, ends: Sequence[int]) -> Float64Array:  # noqa: ARG002
         """Return the values as they are."""
         return values
 
@@ -265,7 +265,7 @@ class TrainingData:
             self.surrogates, _ = _rotated(self._without_holes(plan), plan, plan.spec)
 
     @functools.cached_property
-    def filled(self) -> FloatArray:
+    def filled(self) -> Float64Array:
         """All views side by side, missing and withheld entries filled and without the effects of
         covariates: what starts are made of.
         """
@@ -273,21 +273,21 @@ class TrainingData:
         return iterative_pca.fill(values, self._seed) if np.isnan(values).any() else values
 
     @functools.cached_property
-    def _shown(self) -> FloatArray:
+    def _shown(self) -> Float64Array:
         return self.withheld.hide(self._stacked(None), self._ends)
 
     @functools.cached_property
-    def _effects(self) -> FloatArray | float:
+    def _effects(self) -> Float64Array | float:
         """What covariates add to every entry, (N, sum of M)."""
         if not self.covariates.groups:
             return 0.0
-        effects: FloatArray = (
+        effects: Float64Array = (
             linear_effects(self.covariates, torch.from_numpy(self._shown)).cpu().numpy()
         )
         return effects
 
     @property
-    def by_view(self) -> list[FloatArray]:
+    def by_view(self) -> list[Float64Array]:
         """The same, view by view."""
         return np.split(self.filled, self._ends[:-1], axis=1)
 

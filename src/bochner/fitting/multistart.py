@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bochner import random
+from bochner.data.arrays import Float64Array
 from bochner.dirichlet_process.spectrum_matching import match_spectrum
 from bochner.dirichlet_process.sweeps import sweeps
 from bochner.fitting.data import TrainingData
@@ -24,7 +25,6 @@ from bochner.fitting.warm_start import warm, warm_together, warms_together
 from bochner.initialization.embeddings import (
     N_NARROW,
     NARROW_STARTS,
-    FloatArray,
     components,
     folded,
     start,
@@ -70,7 +70,7 @@ class Candidate:
 
     index: int
     name: str
-    latents: FloatArray
+    latents: Float64Array
     bound: float = 0.0
     settled: bool = False
 
@@ -137,7 +137,7 @@ def _batch(
     return wide, layouts, begins
 
 
-def _wide(data: TrainingData, plan: Plan) -> tuple[FloatArray, Layout]:
+def _wide(data: TrainingData, plan: Plan) -> tuple[Float64Array, Layout]:
     """Return what folds begin with: more dimensions than stay."""
     layout = plan.spec.layout
     if layout.has_private:
@@ -146,7 +146,7 @@ def _wide(data: TrainingData, plan: Plan) -> tuple[FloatArray, Layout]:
     return components(data.filled, wide.n_components, plan.seed), wide
 
 
-def _embedded(data: TrainingData, plan: Plan, index: int, origin: Start) -> FloatArray:
+def _embedded(data: TrainingData, plan: Plan, index: int, origin: Start) -> Float64Array:
     """Return the latents of a start that does not fold."""
     if not isinstance(origin, str):
         return origin
@@ -189,7 +189,7 @@ class Race:
         self.decided = False
         self._best: Trainer[LatentVariableModel] | None = None
 
-    def trainer(self, index: int, latents: FloatArray) -> Trainer[LatentVariableModel]:
+    def trainer(self, index: int, latents: Float64Array) -> Trainer[LatentVariableModel]:
         """Build a trainer at given latents; restarts of one name differ by the draw of the kernels'
         start.
         """

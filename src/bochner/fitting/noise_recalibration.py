@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from bochner import random
+from bochner.data.arrays import Float64Array
 from bochner.fitting.landmarks import rows_of
-from bochner.initialization.embeddings import FloatArray
 from bochner.latent_inference.infer import place
 from bochner.prediction.completion import view_columns
 from bochner.prediction.decoding import complete
@@ -87,7 +87,7 @@ class Withheld:
             return [0] * len(self.data)
         return [int((~truth.isnan()).sum()) for truth in self.truth]
 
-    def hide(self, values: FloatArray, ends: Sequence[int]) -> FloatArray:
+    def hide(self, values: Float64Array, ends: Sequence[int]) -> Float64Array:
         """Return all views side by side, (N, ...), without the entries, so that starts do not see
         them.
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from bochner import random
+from bochner.data.arrays import Float64Array
 from bochner.data.views import fingerprint
 from bochner.errors import InputError
-from bochner.initialization.embeddings import FloatArray
 from bochner.kernels.base import SpectralKernel
 from bochner.likelihoods.likelihood import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
@@ -86,7 +86,7 @@ MANY_ROWS = 10_000
 # Standard deviations of latents and noise where training begins, of standardised views.
 _INITIAL_STD = 0.1
 _INITIAL_NOISE = 0.3
-Start = str | FloatArray
+Start = str | Float64Array
 # Name and bound of a start, before and after its race.
 StartResult = dict[str, Any]
 Stopped = Literal["plateau", "max_iter", "interrupted", "failed"]
@@ -376,7 +376,7 @@ def n_latent_draws(model: LatentVariableModel, plan: Plan) -> int:
 
 
 def model_from(
-    latents: FloatArray,
+    latents: Float64Array,
     spec: ModelSpec,
     data: Data,
     seed: int,

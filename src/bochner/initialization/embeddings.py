@@ -19,7 +19,6 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from scipy.sparse.linalg import svds
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE, Isomap, SpectralEmbedding
@@ -27,9 +26,8 @@ from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 
 from bochner import random
+from bochner.data.arrays import Float64Array
 from bochner.errors import InputError, message
-
-FloatArray = NDArray[np.float64]
 
 # Of a row in the graphs of the Laplacian and of Isomap; the customary one of t-SNE.
 _NEIGHBOURS = 10
@@ -44,16 +42,16 @@ TSNE_DIMENSIONS = 3
 _TSNE_STEPS = 400
 
 
-def noise(n_rows: int, n_components: int, seed: int) -> FloatArray:
+def noise(n_rows: int, n_components: int, seed: int) -> Float64Array:
     """Draw standard normal latents, (N, D)."""
     source = random.generator(seed, "start")
-    noise: FloatArray = torch.randn(
+    noise: Float64Array = torch.randn(
         n_rows, n_components, generator=source, dtype=torch.float64
     ).numpy()
     return noise
 
 
-def pca(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
+def pca(filled: Float64Array, n_components: int, seed: int) -> Float64Array:
     """Return principal components in proportion; columns beyond the numerical rank are 0: where
     views are divided by their scale, rounding would be as large as data.
     """
@@ -81,7 +79,7 @@ def pca(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
     return out
 
 
-def laplacian(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
+def laplacian(filled: Float64Array, n_components: int, seed: int) -> Float64Array:
     """Return Laplacian eigenmaps, half on their own scale and half spread like a normal."""
     n = filled.shape[0]
     if n < n_components + 3:
@@ -95,18 +93,18 @@ def laplacian(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
     with warnings.catch_warnings():
         # a disconnected graph still gives a usable start, and the bound decides whether it is kept
         warnings.simplefilter("ignore")
-        latents: FloatArray = embedding.fit_transform(filled)
+        latents: Float64Array = embedding.fit_transform(filled)
     # rank against a normal: a few far outliers would otherwise squeeze everyone else into one point
     order = latents.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
     uniform = (order + 0.5) / n
-    spread: FloatArray = torch.special.ndtri(torch.from_numpy(uniform)).numpy()
-    plain: FloatArray = (latents - latents.mean(axis=0)) / np.maximum(
+    spread: Float64Array = torch.special.ndtri(torch.from_numpy(uniform)).numpy()
+    plain: Float64Array = (latents - latents.mean(axis=0)) / np.maximum(
         latents.std(axis=0), 1e-300
     )
     return 0.5 * (spread + plain)
 
 
-def isomap(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
+def isomap(filled: Float64Array, n_components: int, seed: int) -> Float64Array:
     """Return principal coordinates of the distances along the neighbour graph."""
     n = filled.shape[0]
     if n < n_components + 3:
@@ -119,11 +117,11 @@ def isomap(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
             n_neighbors=min(_NEIGHBOURS, n - 1),
             eigen_solver="dense",
         )
-        latents: FloatArray = embedding.fit_transform(_neighbour_space(filled, seed))
+        latents: Float64Array = embedding.fit_transform(_neighbour_space(filled, seed))
     return latents
 
 
-def tsne(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
+def tsne(filled: Float64Array, n_components: int, seed: int) -> Float64Array:
     """Return t-SNE from principal components, D <= 3: by exact gradients up to some thousand rows,
     then by trees, O(N log N).
     """
@@ -148,7 +146,7 @@ def tsne(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
     return np.asarray(latents, dtype=np.float64)
 
 
-def _neighbour_space(filled: FloatArray, seed: int) -> FloatArray:
+def _neighbour_space(filled: Float64Array, seed: int) -> Float64Array:
     """Rows in few dimensions, of standard deviation about 1: squares of extreme units would
     overflow.
     """
@@ -159,11 +157,11 @@ def _neighbour_space(filled: FloatArray, seed: int) -> FloatArray:
     reduction = PCA(_NEIGHBOUR_SPACE, svd_solver="randomized", random_state=seed % 2**32)
     with np.errstate(invalid="ignore"):
         # shares of a variance of 0, which are not used
-        space: FloatArray = reduction.fit_transform(scaled)
+        space: Float64Array = reduction.fit_transform(scaled)
     return space
 
 
-_EMBEDDINGS: dict[str, Callable[[FloatArray, int, int], FloatArray]] = {
+_EMBEDDINGS: dict[str, Callable[[Float64Array, int, int], Float64Array]] = {
     "pca": pca,
     "laplacian": laplacian,
     "isomap": isomap,
@@ -178,7 +176,7 @@ N_NARROW = 2
 ALL_STARTS = (*STARTS, *NARROW_STARTS, "fold")
 
 
-def start(name: str, filled: FloatArray, n_components: int, seed: int) -> FloatArray:
+def start(name: str, filled: Float64Array, n_components: int, seed: int) -> Float64Array:
     """Compute one start.
 
     Parameters
@@ -219,7 +217,7 @@ def start(name: str, filled: FloatArray, n_components: int, seed: int) -> FloatA
     return _standardise(latents, seed)
 
 
-def components(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
+def components(filled: Float64Array, n_components: int, seed: int) -> Float64Array:
     """Return principal components in proportion, the first of standard deviation 1: what the
     folding start begins with.
     """
@@ -227,14 +225,14 @@ def components(filled: FloatArray, n_components: int, seed: int) -> FloatArray:
     return latents / max(float(latents[:, 0].std()), 1e-300)
 
 
-def folded(latents: FloatArray, seed: int) -> FloatArray:
+def folded(latents: Float64Array, seed: int) -> Float64Array:
     """Return latents that were folded, centred and with one scale for all dimensions."""
     centred = latents - latents.mean(axis=0)
     spread = float(centred.std())
     return centred / spread if spread > 0 else _standardise(latents, seed)
 
 
-def _standardise(latents: FloatArray, seed: int) -> FloatArray:
+def _standardise(latents: Float64Array, seed: int) -> Float64Array:
     spread = latents.std(axis=0)
     flat = spread < 1e-10 * max(1.0, float(spread.max(initial=0.0)))
     scaled = (latents - latents.mean(axis=0)) / np.where(flat, 1.0, spread)
@@ -255,7 +253,7 @@ _HALVINGS = 40
 _BLOCK = 256
 
 
-def conditionals(squares: FloatArray, perplexity: float) -> FloatArray:
+def conditionals(squares: Float64Array, perplexity: float) -> Float64Array:
     """Return a row's probabilities of its neighbours, whose entropy is that of so many equal ones.
 
     Parameters
@@ -285,11 +283,11 @@ def conditionals(squares: FloatArray, perplexity: float) -> FloatArray:
         low = np.where(wide, precision, low)
         high = np.where(wide, high, precision)
         precision = np.where(np.isinf(high), 2.0 * precision, 0.5 * (low + high))
-    probabilities: FloatArray = weights / total
+    probabilities: Float64Array = weights / total
     return probabilities
 
 
-def affinities(values: FloatArray, perplexity: float) -> sp.csr_matrix:
+def affinities(values: Float64Array, perplexity: float) -> sp.csr_matrix:
     """Return the joint probabilities of neighbours (van der Maaten and Hinton 2008).
 
     Parameters
@@ -370,7 +368,7 @@ class Forces:
         return (sums[:-1] - y * sums[-1]) / total, normaliser - self.n_rows
 
 
-def embed(values: FloatArray, first: FloatArray, perplexity: float) -> FloatArray:
+def embed(values: Float64Array, first: Float64Array, perplexity: float) -> Float64Array:
     """Return a t-SNE embedding.
 
     Parameters
@@ -400,5 +398,5 @@ def embed(values: FloatArray, first: FloatArray, perplexity: float) -> FloatArra
         )
         velocity.mul_(0.5 if early else 0.8).addcmul_(gains, gradient, value=-rate)
         y += velocity
-    embedded: FloatArray = y.T.double().numpy()
+    embedded: Float64Array = y.T.double().numpy()
     return embedded

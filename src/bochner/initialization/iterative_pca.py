@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from bochner.data.arrays import Float64Array
+
 Single = NDArray[np.float32]
 
 # Ranks that are tried, and the share of the entries held out to choose among them.
@@ -24,7 +25,7 @@ _MAX_ITER = 40
 _TOLERANCE = 1e-3
 
 
-def fill(values: FloatArray, seed: int, ranks: tuple[int, ...] = RANKS) -> FloatArray:
+def fill(values: Float64Array, seed: int, ranks: tuple[int, ...] = RANKS) -> Float64Array:
     """Fill missing entries.
 
     Parameters
@@ -53,7 +54,7 @@ def fill(values: FloatArray, seed: int, ranks: tuple[int, ...] = RANKS) -> Float
     return np.where(missing, filled, values)
 
 
-def chosen_rank(values: FloatArray, seed: int, ranks: tuple[int, ...] = RANKS) -> int:
+def chosen_rank(values: Float64Array, seed: int, ranks: tuple[int, ...] = RANKS) -> int:
     """Return the rank whose held-out observed entries are predicted best; 0 when 0 predicts them as
     well.
     """
@@ -84,7 +85,7 @@ class _Completion:
     one ended.
     """
 
-    def __init__(self, values: FloatArray, missing: NDArray[np.bool_], seed: int) -> None:
+    def __init__(self, values: Float64Array, missing: NDArray[np.bool_], seed: int) -> None:
         self.filled = np.where(missing, 0.0, values).astype(np.float32)
         self.missing = missing
         self.source = np.random.Generator(np.random.PCG64(seed))

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 from sklearn.neighbors import KNeighborsRegressor
 
+from bochner.data.arrays import Float64Array
 from bochner.initialization import embeddings
-from bochner.initialization.embeddings import FloatArray, components, start
+from bochner.initialization.embeddings import components, start
 from bochner.models.lvm import Layout
 
 # Principal components that may be common: this share of a view's squares, at most so many, one in
@@ -27,8 +28,8 @@ _NEIGHBOURS = 15
 
 
 def split_start(
-    name: str, views: Sequence[FloatArray], layout: Layout, seed: int
-) -> FloatArray:
+    name: str, views: Sequence[Float64Array], layout: Layout, seed: int
+) -> Float64Array:
     """Compute a start of shared and private latents.
 
     Parameters
@@ -53,8 +54,8 @@ def split_start(
 
 
 def _private_start(
-    name: str, view: FloatArray, shared: FloatArray, n_private: int, seed: int
-) -> FloatArray:
+    name: str, view: Float64Array, shared: Float64Array, n_private: int, seed: int
+) -> Float64Array:
     """Return a start of a view's private latents, (N, d_v).
 
     The leading components of what is unexplained may be even functions of a private latent, which
@@ -72,8 +73,8 @@ def _private_start(
 
 
 def wide_start(
-    views: Sequence[FloatArray], layout: Layout, extra: int, seed: int
-) -> tuple[FloatArray, Layout]:
+    views: Sequence[Float64Array], layout: Layout, extra: int, seed: int
+) -> tuple[Float64Array, Layout]:
     """Return what a folding start begins with: principal components in proportion, more of them,
     and their layout.
 
@@ -103,7 +104,7 @@ def wide_start(
     return np.hstack(parts), Layout(n_shared, private)
 
 
-def common_parts(views: Sequence[FloatArray], seed: int) -> list[FloatArray]:
+def common_parts(views: Sequence[Float64Array], seed: int) -> list[Float64Array]:
     """Return every view's projection on what all views contain, each direction weighted by its
     squared correlation.
 
@@ -125,7 +126,7 @@ def common_parts(views: Sequence[FloatArray], seed: int) -> list[FloatArray]:
     return [weighted @ (left.T @ view) for view in views]
 
 
-def _correlations(bases: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
+def _correlations(bases: Sequence[Float64Array]) -> tuple[Float64Array, Float64Array]:
     """Return directions in the space of rows, (N, r), and the mean correlation of each with the
     views, descending.
     """
@@ -134,7 +135,7 @@ def _correlations(bases: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
     return left, np.clip(correlation, 0.0, 1.0)
 
 
-def _basis(view: FloatArray, seed: int) -> FloatArray:
+def _basis(view: Float64Array, seed: int) -> Float64Array:
     """Return orthonormal principal components, (N, r)."""
     n_rows, n_columns = view.shape
     most = max(1, min(_MOST, n_columns, n_rows // _ROWS_EACH))
@@ -145,16 +146,16 @@ def _basis(view: FloatArray, seed: int) -> FloatArray:
     enough = int(np.searchsorted(squares.cumsum(), _SHARE * total)) + 1
     rank = max(1, min(most, enough))
     lengths = np.sqrt(np.maximum(squares[:rank], 1e-300))
-    basis: FloatArray = scores[:, :rank] / lengths
+    basis: Float64Array = scores[:, :rank] / lengths
     return basis
 
 
-def unexplained(view: FloatArray, shared: FloatArray) -> FloatArray:
+def unexplained(view: Float64Array, shared: Float64Array) -> Float64Array:
     """Return a view without what neighbours in the shared latents predict, (N, M_v); 0 in rows that
     lack the view.
     """
     neighbours = KNeighborsRegressor(min(_NEIGHBOURS, len(view)))
     neighbours.fit(shared, view)
-    left: FloatArray = view - neighbours.predict(shared)
+    left: Float64Array = view - neighbours.predict(shared)
     absent = (view == 0.0).all(axis=1, keepdims=True)
     return np.where(absent, 0.0, left)

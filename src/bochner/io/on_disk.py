@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from bochner.data.arrays import IntArray
 from bochner.data.file_arrays import readable
-from bochner.data.row_sources import IntArray, RowSource
+from bochner.data.row_sources import RowSource
 from bochner.data.stored import unpacked
 from bochner.errors import InputError, message
 from bochner.extras import require

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bochner.data.arrays import IntArray
 from bochner.data.columns import listing
 from bochner.data.file_arrays import readable
-from bochner.data.row_sources import ArraySource, IntArray, RowSource, SomeColumns
+from bochner.data.row_sources import ArraySource, RowSource, SomeColumns
 from bochner.errors import InputError, message, shown
 from bochner.extras import require
 from bochner.io.extensions import in_zarr

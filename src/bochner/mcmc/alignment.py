@@ -11,16 +11,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from bochner.data.arrays import Float64Array
 from bochner.mcmc.chain import Chain
 from bochner.mcmc.conditionals.latents import align
 from bochner.mcmc.conditionals.mixture import Components
-from bochner.mcmc.draws import FloatArray
 from bochner.mcmc.model import Model, State
 
 
 def rotation(
-    x: FloatArray, reference: FloatArray, blocks: Sequence[Sequence[int]]
-) -> FloatArray:
+    x: Float64Array, reference: Float64Array, blocks: Sequence[Sequence[int]]
+) -> Float64Array:
     """Return the orthogonal matrix, (D, D), that brings x nearest to the reference without mixing
     blocks.
     """
@@ -31,7 +31,7 @@ def rotation(
     return out
 
 
-def rotated(model: Model, state: State, turn: FloatArray) -> State:
+def rotated(model: Model, state: State, turn: Float64Array) -> State:
     """Return a state in other coordinates."""
     views = []
     for view, of_view in zip(model.views, state.views, strict=True):
@@ -62,7 +62,7 @@ def aligned(model: Model, chains: Sequence[Chain]) -> tuple[Chain, ...]:
 
 
 def _aligned(
-    model: Model, chain: Chain, reference: FloatArray, blocks: list[list[int]]
+    model: Model, chain: Chain, reference: Float64Array, blocks: list[list[int]]
 ) -> Chain:
     turns = np.stack([rotation(x, reference, blocks) for x in chain.traces["latents"]])
     traces = {**chain.traces, "latents": chain.traces["latents"] @ turns}

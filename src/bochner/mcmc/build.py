@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bochner.data.arrays import Float64Array
 from bochner.errors import InputError, message
 from bochner.fitting.data import FitData
 from bochner.fitting.plan import Fit, Plan
@@ -23,7 +24,7 @@ from bochner.mcmc.conditionals.gaussian import GaussianView
 from bochner.mcmc.conditionals.logistic import BinomialView, NegativeBinomialView
 from bochner.mcmc.conditionals.mixture import Components, draw_assignments, draw_components
 from bochner.mcmc.conditionals.views import ViewData, ViewModel, ViewState
-from bochner.mcmc.draws import FloatArray, source
+from bochner.mcmc.draws import source
 from bochner.mcmc.model import Model, State
 from bochner.mcmc.priors import Priors
 from bochner.regression.observations import Block
@@ -89,7 +90,7 @@ def view_of(v: int, data: FitData, plan: Plan, priors: Priors) -> ViewModel:
     raise InputError(message(wanted, got, do))
 
 
-def _check_counts(name: str, values: FloatArray) -> None:
+def _check_counts(name: str, values: Float64Array) -> None:
     """Refuse counts that are too large for Polya-gamma variables."""
     row, column = np.unravel_index(values.argmax(), values.shape)
     largest = values[row, column]
@@ -173,7 +174,7 @@ def starts(model: Model, warm: Fit, seed: int, n_chains: int) -> list[State]:
     return [_start(model, warm, latents, seed, c) for c in range(n_chains)]
 
 
-def _start(model: Model, warm: Fit, latents: FloatArray, seed: int, chain: int) -> State:
+def _start(model: Model, warm: Fit, latents: Float64Array, seed: int, chain: int) -> State:
     rng = source(seed, "start", chain)
     x = latents + _SPREAD * rng.standard_normal(latents.shape)
     views = []
@@ -217,7 +218,7 @@ def _view_start(
     return ViewState(points, labels, components, 1.0, variance, weights, parameter)
 
 
-def _parameter(posterior: ViewPosterior) -> FloatArray:
+def _parameter(posterior: ViewPosterior) -> Float64Array:
     value = _value(posterior.likelihood)
     return np.atleast_1d(value.detach().double().numpy())
 

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bochner.data.arrays import Float64Array
 from bochner.data.columns import evenly_spread
 from bochner.io.schema import MismatchError, Tensors
 from bochner.mcmc.conditionals.mixture import Components
 from bochner.mcmc.conditionals.views import ViewState
-from bochner.mcmc.draws import FloatArray
 from bochner.mcmc.model import Model, State
 from bochner.mcmc.moments import Moments
 
@@ -83,7 +83,7 @@ class Chain:
     number: int
     index: int
     state: State
-    traces: dict[str, FloatArray]
+    traces: dict[str, Float64Array]
     snapshots: tuple[tuple[int, State], ...]
     missing: tuple[Moments, ...] = ()
 
@@ -119,7 +119,7 @@ class Chain:
         state = self.state
         snapshots = list(self.snapshots)
         missing = self.missing
-        records: list[dict[str, FloatArray]] = []
+        records: list[dict[str, Float64Array]] = []
         stop = min(self.index + n_sweeps, schedule.n_sweeps)
         for index in range(self.index, stop):
             state = model.sweep(state, seed, self.number, index)
@@ -144,7 +144,7 @@ class Chain:
         )
 
 
-def psi_of_missing(model: Model, state: State) -> list[FloatArray]:
+def psi_of_missing(model: Model, state: State) -> list[Float64Array]:
     """Return each view's linear predictor of its missing entries, row by row."""
     return [
         view.psi(of_view, state.x)[~view.data.observed]
@@ -152,12 +152,12 @@ def psi_of_missing(model: Model, state: State) -> list[FloatArray]:
     ]
 
 
-def _with_draw(missing: tuple[Moments, ...], psi: list[FloatArray]) -> tuple[Moments, ...]:
+def _with_draw(missing: tuple[Moments, ...], psi: list[Float64Array]) -> tuple[Moments, ...]:
     before = missing or tuple(Moments.none(values.size) for values in psi)
     return tuple(one.plus(values) for one, values in zip(before, psi, strict=True))
 
 
-def record(model: Model, state: State, psi: list[FloatArray]) -> dict[str, FloatArray]:
+def record(model: Model, state: State, psi: list[Float64Array]) -> dict[str, Float64Array]:
     """Return what is kept of a draw; psi is that of missing entries."""
     out = {
         "latents": state.x,
@@ -178,14 +178,14 @@ def record(model: Model, state: State, psi: list[FloatArray]) -> dict[str, Float
     return out
 
 
-def _stacked(records: list[dict[str, FloatArray]]) -> dict[str, FloatArray]:
+def _stacked(records: list[dict[str, Float64Array]]) -> dict[str, Float64Array]:
     names = records[0] if records else ()
     return {name: np.stack([recorded[name] for recorded in records]) for name in names}
 
 
 def _joined(
-    traces: dict[str, FloatArray], later: dict[str, FloatArray]
-) -> dict[str, FloatArray]:
+    traces: dict[str, Float64Array], later: dict[str, Float64Array]
+) -> dict[str, Float64Array]:
     if not traces or not later:
         return traces or later
     return {name: np.concatenate([traces[name], values]) for name, values in later.items()}
@@ -360,12 +360,12 @@ def _check_header(header: Header, n_draws: int) -> None:
         raise MismatchError(f"index is {header.index} with {n_draws} draws")
 
 
-def trace_to_tensor(name: str, trace: FloatArray) -> Tensor:
+def trace_to_tensor(name: str, trace: Float64Array) -> Tensor:
     """Return a trace for a file, which holds finite numbers alone: rates not known become -1."""
     return torch.from_numpy(np.nan_to_num(trace, nan=-1.0) if name in _RATES else trace)
 
 
-def trace_from_tensor(name: str, stored: Tensor) -> FloatArray:
+def trace_from_tensor(name: str, stored: Tensor) -> Float64Array:
     """Return a trace as it was before `trace_to_tensor`."""
-    values: FloatArray = stored.numpy()
+    values: Float64Array = stored.numpy()
     return np.where(values < 0.0, np.nan, values) if name in _RATES else values

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from bochner.data.arrays import Float64Array
 from bochner.data.columns import evenly_spread
 from bochner.extras import require
 from bochner.mcmc.chain import Chain
-from bochner.mcmc.draws import FloatArray
 from bochner.mcmc.model import Model
 
-Draws = dict[str, FloatArray]
+Draws = dict[str, Float64Array]
 
 # Vehtari et al. (2021) ask for less than 1.01 before a report; chains of a look at the data are
 # shorter. Beyond 1.1 they disagree.
@@ -104,7 +104,7 @@ def summary(draws: Draws) -> dict[str, dict[str, float]]:
     return figures
 
 
-def _worst(values: FloatArray, worst: Callable[[FloatArray], np.float64]) -> float:
+def _worst(values: Float64Array, worst: Callable[[Float64Array], np.float64]) -> float:
     """Return the worst of the finite values, NaN where there is none: constants have no R-hat."""
     known = np.asarray(values)[np.isfinite(values)]
     return float(worst(known)) if known.size else float("nan")

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
 from bochner import random
-
-FloatArray = NDArray[np.float64]
+from bochner.data.arrays import Float64Array
 
 
 def source(seed: int, purpose: str, *counters: int) -> Generator:
@@ -34,7 +32,7 @@ def source(seed: int, purpose: str, *counters: int) -> Generator:
     return np.random.Generator(np.random.Philox(key))
 
 
-def categorical(log_weights: FloatArray, rng: Generator) -> int:
+def categorical(log_weights: Float64Array, rng: Generator) -> int:
     """Draw an index with probability proportional to exp(log_weights), shape (C,)."""
     weights = np.exp(log_weights - log_weights.max())
     steps = np.cumsum(weights)
@@ -49,7 +47,7 @@ def inverse_gamma(shape: float, rate: float, rng: Generator) -> float:
     return float(rate / rng.gamma(shape))
 
 
-def inverse_wishart(scale: FloatArray, degrees: float, rng: Generator) -> FloatArray:
+def inverse_wishart(scale: Float64Array, degrees: float, rng: Generator) -> Float64Array:
     """Draw a covariance from the inverse Wishart distribution by Bartlett's decomposition.
 
     Parameters

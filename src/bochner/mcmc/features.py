@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from bochner.mcmc.draws import FloatArray
+from bochner.data.arrays import Float64Array
 
 # Numbers of which torch takes cosines faster than NumPy does: it has them vectorised on every
 # processor, and costs some microseconds a call.
 _MANY = 512
 
 
-def features(x: FloatArray, points: FloatArray, amplitude: FloatArray) -> FloatArray:
+def features(x: Float64Array, points: Float64Array, amplitude: Float64Array) -> Float64Array:
     """Return the features of rows.
 
     Parameters
@@ -42,7 +42,7 @@ def features(x: FloatArray, points: FloatArray, amplitude: FloatArray) -> FloatA
     return out.reshape(-1, x.shape[0]).T
 
 
-def pull_back(phi: FloatArray, points: FloatArray, upstream: FloatArray) -> FloatArray:
+def pull_back(phi: Float64Array, points: Float64Array, upstream: Float64Array) -> Float64Array:
     """Carry a gradient in the features back to the rows.
 
     Parameters

@@ -9,11 +9,11 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator
 
-from bochner.data.arrays import IntArray
+from bochner.data.arrays import Float64Array, IntArray
 from bochner.mcmc.conditionals import coordinates, latents
 from bochner.mcmc.conditionals.frequencies import KERNELS
 from bochner.mcmc.conditionals.views import ViewModel, ViewState
-from bochner.mcmc.draws import FloatArray, source
+from bochner.mcmc.draws import source
 
 LatentKernel = Literal["sample", "map"]
 BLOCKS = ("mixture", "concentration", "frequencies", "weights", "coordinates", "latents")
@@ -35,7 +35,7 @@ class State:
         Of the last sweep, by kernel.
     """
 
-    x: FloatArray
+    x: Float64Array
     views: tuple[ViewState, ...]
     step: float = 0.05
     acceptance: dict[str, float] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class Model:
             x = latents.mode(state.x, self._objective(state))
             return self._with_weights(replace(state, x=x), keys)
 
-        def rows(x: FloatArray, index: IntArray) -> FloatArray:
+        def rows(x: Float64Array, index: IntArray) -> Float64Array:
             pairs = zip(self.views, state.views, strict=True)
             of_views = [view.row_objective(s, x, index) for view, s in pairs]
             return np.asarray(np.sum(of_views, axis=0))
@@ -171,7 +171,7 @@ class Model:
     def _objective(self, state: State) -> latents.Objective:
         """Return the log likelihood of latents, and its gradient."""
 
-        def objective(x: FloatArray) -> tuple[float, FloatArray]:
+        def objective(x: Float64Array) -> tuple[float, Float64Array]:
             pairs = zip(self.views, state.views, strict=True)
             of_views = [view.latent_objective(s, x) for view, s in pairs]
             return sum(v for v, _ in of_views), np.sum(

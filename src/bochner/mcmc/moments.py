@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from bochner.mcmc.draws import FloatArray
+from bochner.data.arrays import Float64Array
 
 
 @dataclass(frozen=True)
@@ -24,15 +24,15 @@ class Moments:
     """
 
     count: int
-    mean: FloatArray
-    squares: FloatArray
+    mean: Float64Array
+    squares: Float64Array
 
     @classmethod
     def none(cls, size: int) -> Self:
         """Return those of no draw."""
         return cls(0, np.zeros(size), np.zeros(size))
 
-    def plus(self, drawn: FloatArray) -> Moments:
+    def plus(self, drawn: Float64Array) -> Moments:
         """Return them with one more draw, shape (E,): Welford's update."""
         count = self.count + 1
         away = drawn - self.mean
@@ -48,6 +48,6 @@ class Moments:
         return Moments(count, mean, self.squares + other.squares + between)
 
     @property
-    def std(self) -> FloatArray:
+    def std(self) -> Float64Array:
         """Standard deviation over the draws."""
         return np.asarray(np.sqrt(self.squares / self.count))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bochner.mcmc.draws import FloatArray
+from bochner.data.arrays import Float64Array
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Priors:
     intercept: float = 3.0
     dispersion: tuple[float, float] = (1.0, 0.1)
 
-    def log_ratio(self, logs: float | FloatArray) -> FloatArray:
+    def log_ratio(self, logs: float | Float64Array) -> Float64Array:
         """Return the log density of the logarithm of the ratio, up to a constant."""
         mean, std = self.ratio
         return np.asarray(-0.5 * ((logs - mean) / std) ** 2)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bochner.data.arrays import IntArray
+from bochner.data.arrays import Float64Array, IntArray
 from bochner.fitting.data import FitData
 from bochner.fitting.plan import Fit, Plan
 from bochner.kernels.base import Frequencies
@@ -25,7 +25,7 @@ from bochner.mcmc.alignment import aligned
 from bochner.mcmc.chain import Chain, Schedule
 from bochner.mcmc.conditionals.views import ViewModel, WeightMoments
 from bochner.mcmc.diagnostics import Draws, stacked
-from bochner.mcmc.draws import FloatArray, source
+from bochner.mcmc.draws import source
 from bochner.mcmc.model import Model, State
 from bochner.mcmc.moments import Moments
 from bochner.mcmc.priors import Priors
@@ -263,24 +263,24 @@ def grouped(moments: list[WeightMoments]) -> tuple[IntArray, list[WeightMoments]
     return group_of, out
 
 
-def _likelihood(start: Likelihood, parameters: FloatArray) -> Likelihood:
+def _likelihood(start: Likelihood, parameters: Float64Array) -> Likelihood:
     """Return the likelihood with the parameter that has the right mean of the variance."""
     return _with_parameter(copy.deepcopy(start).cpu(), parameters).requires_grad_(False)
 
 
 @functools.singledispatch
-def _with_parameter(likelihood: Likelihood, parameters: FloatArray) -> Likelihood:  # noqa: ARG001
+def _with_parameter(likelihood: Likelihood, parameters: Float64Array) -> Likelihood:  # noqa: ARG001
     """Put the mean of sampled parameters in the place of a likelihood's own, if it has one."""
     return likelihood
 
 
 @_with_parameter.register
-def _(likelihood: Gaussian, parameters: FloatArray) -> Likelihood:  # noqa: ARG001
+def _(likelihood: Gaussian, parameters: Float64Array) -> Likelihood:  # noqa: ARG001
     return Gaussian(float(parameters.mean()))
 
 
 @_with_parameter.register
-def _(likelihood: NegativeBinomial, parameters: FloatArray) -> Likelihood:
+def _(likelihood: NegativeBinomial, parameters: Float64Array) -> Likelihood:
     # variance = mean + mean^2 / r
     r = torch.from_numpy(1.0 / (1.0 / parameters).mean(0))
     if float(r.max()) > LARGEST_POLYA_GAMMA:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bochner import metrics
 from bochner.data.accepted import checked
-from bochner.data.arrays import FloatArray
+from bochner.data.arrays import Float64Array, FloatArray
 from bochner.data.columns import dense_rows, evenly_spread
 from bochner.data.covariates import of_rows
 from bochner.data.row_sources import RowSource
@@ -27,8 +27,6 @@ from bochner.prediction.density import entry_log_density
 from bochner.prediction.entry_statistics import beyond_draws, sums_of_rows
 from bochner.processes import isolated
 from bochner.progress import say
-
-Array = NDArray[np.float64]
 
 # Draws of an entry.
 _MOST_DRAWS = 100_000
@@ -148,7 +146,7 @@ def compare(
     size_factors: object,
     seed: int,
     covariates: torch.Tensor | None = None,
-) -> tuple[Array, Array]:
+) -> tuple[Float64Array, Float64Array]:
     """Compare hidden entries with what the model says of them.
 
     Returns
@@ -168,7 +166,7 @@ def _compared(
     size_factors: object,
     seed: int,
     covariates: torch.Tensor | None,
-) -> tuple[Array, Array, Array]:
+) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return what `compare` does, and of every view `sums_of_rows`, (V, 4, n)."""
     sums = np.zeros((len(model.views_), 4, len(values)))
     pit = np.full(values.shape, np.nan)
@@ -197,7 +195,7 @@ def _compare_rows(
     offsets: Any,
     seed: int,
     covariates: torch.Tensor | None,
-) -> tuple[Array, Array, Array]:
+) -> tuple[Float64Array, Float64Array, Float64Array]:
     views = model._fit.posterior
     mixture = model._mixture
     rows = model._split(shown)

@@ -20,6 +20,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from bochner import markup, metrics
 from bochner.data.accepted import COUNT, as_rows, checked, in_order_of, index_of
+from bochner.data.arrays import Float64Array
 from bochner.data.columns import dense_rows
 from bochner.data.covariates import CovariateCoding, of_rows
 from bochner.data.row_sources import RowSource, SomeRows, read_by_parts, source_of
@@ -34,8 +35,6 @@ from bochner.model_selection.hiding import hide_some
 from bochner.prediction.entry_statistics import mean_of_fits, mean_of_rows
 from bochner.processes import isolated
 from bochner.weight_posterior.posterior import all_conjugate
-
-Array = NDArray[np.float64]
 
 # At least so many parts are made of the rows; one of them is held out at a time.
 _FOLDS = 5
@@ -80,12 +79,12 @@ class ComponentSelection:
     """
 
     candidates: tuple[int, ...]
-    log_likelihood: Array
-    log_likelihood_se: Array
-    behind: Array
-    behind_se: Array
-    behind_rows_se: Array
-    agreement: Array
+    log_likelihood: Float64Array
+    log_likelihood_se: Float64Array
+    behind: Float64Array
+    behind_se: Float64Array
+    behind_rows_se: Float64Array
+    agreement: Float64Array
     best: int
     n_repeats: int
 
@@ -126,7 +125,7 @@ class ComponentSelection:
         return "\n".join([*lines, f"Use n_components={self.best}."])
 
 
-def _with_errors(means: Array, errors: Array) -> list[str]:
+def _with_errors(means: Float64Array, errors: Float64Array) -> list[str]:
     return [f"{mean:.4f} ± {error:.4f}" for mean, error in zip(means, errors, strict=True)]
 
 
@@ -333,7 +332,7 @@ def _held_out(
     test: NDArray[np.intp],
     what: tuple[str, float, int],
     known: _Known,
-) -> tuple[Array, NDArray[np.intp], Array]:
+) -> tuple[Float64Array, NDArray[np.intp], Float64Array]:
     """Fit without some rows; return the log densities of what was hidden in them, its rows, and all
     rows' latents.
     """
@@ -361,7 +360,7 @@ def _hidden(
     _: NDArray[np.intp],
     what: tuple[str, float, int],
     known: _Known,
-) -> tuple[Array, NDArray[np.intp], Array]:
+) -> tuple[Float64Array, NDArray[np.intp], Float64Array]:
     """Fit to all rows, some entries hidden; return the log densities of these, their rows, and the
     rows' latents.
     """
@@ -384,7 +383,7 @@ def _hidden(
     return density, np.nonzero(hidden)[0], np.asarray(model.embedding_, dtype=np.float64)
 
 
-def _table(model: LatentVariableEstimator, X: object) -> tuple[Array, Views]:
+def _table(model: LatentVariableEstimator, X: object) -> tuple[Float64Array, Views]:
     """Return the checked values of X and its views, before there is a fit."""
     values = model._validate(X, reset=True).astype(np.float64)
     views = model._coding.views(model.views)
@@ -448,10 +447,10 @@ class _Known:
 
 def _summary(
     numbers: tuple[int, ...],
-    scores: dict[int, Array],
+    scores: dict[int, Float64Array],
     rows: NDArray[np.intp],
     fits: NDArray[np.intp],
-    embeddings: dict[int, list[Array]],
+    embeddings: dict[int, list[Float64Array]],
     rule: str,
 ) -> ComponentSelection:
     means = np.array([mean_of_fits(scores[d], rows, fits) for d in numbers])

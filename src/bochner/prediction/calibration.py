@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from bochner import markup
+from bochner.data.arrays import Float64Array
 from bochner.prediction.entry_statistics import (
     beyond_scale,
     by_column,
     mean_of_rows,
     skewness,
 )
-
-Array = NDArray[np.float64]
 
 # Intervals that are checked: the middle, what most report, and the tails.
 LEVELS = (0.5, 0.8, 0.95)
@@ -103,8 +102,8 @@ class ViewCalibration:
     n_rows: int
     coverage: dict[float, float]
     coverage_se: dict[float, float]
-    pit: Array
-    pit_se: Array
+    pit: Float64Array
+    pit_se: Float64Array
     pit_mean: float
     pit_mean_se: float
     log_likelihood: float
@@ -335,8 +334,8 @@ class CalibrationReport:
 
 def assess(
     view: str,
-    pit: Array,
-    log_density: Array,
+    pit: Float64Array,
+    log_density: Float64Array,
     rows: NDArray[np.intp],
     columns: NDArray[np.intp],
     joint: tuple[float, float] = (0.0, float("inf")),

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from bochner import markup
+from bochner.data.arrays import Float64Array
 from bochner.features.fourier import columns_beside, expected_features, jet, with_covariates
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.counts import moment_dispersion
@@ -100,8 +100,6 @@ def _slopes_of_view(view: ViewPosterior, x: Tensor) -> Tensor:
     return torch.cat(out)
 
 
-FloatArray = NDArray[np.float64]
-
 # A dimension is dead whose means have less variance than this and whose posterior has more than
 # this share of the prior's; a view is noise alone from this share on.
 _DEAD_SIGNAL = 0.05
@@ -139,7 +137,7 @@ class CollapseReport:
     """
 
     dead: tuple[int, ...]
-    variance_ratio: FloatArray
+    variance_ratio: Float64Array
     effective_dimensions: float
     noise_share: dict[str, float]
 
@@ -195,7 +193,7 @@ class CollapseReport:
 
 
 def collapse(
-    mean: FloatArray, std: FloatArray, noise_share: Mapping[str, float]
+    mean: Float64Array, std: Float64Array, noise_share: Mapping[str, float]
 ) -> CollapseReport:
     """Diagnose collapse from the posterior of the latents.
 
@@ -210,7 +208,7 @@ def collapse(
     -------
     CollapseReport
     """
-    ratio: FloatArray = np.mean(std**2, axis=0)
+    ratio: Float64Array = np.mean(std**2, axis=0)
     signal = mean.var(axis=0)
     dead = tuple(
         int(d) for d in np.flatnonzero((signal < _DEAD_SIGNAL) & (ratio > _DEAD_RATIO))
@@ -250,7 +248,7 @@ def moment_dispersions(
     x: Tensor,
     rows: Sequence[Tensor],
     offsets: Sequence[Tensor | None],
-) -> dict[str, FloatArray]:
+) -> dict[str, Float64Array]:
     """Estimate the dispersion of negative binomial views by moments about the fitted means: a check
     on the learned one.
 
@@ -282,7 +280,7 @@ def moment_dispersions(
     return dispersions
 
 
-def relevance(views: Sequence[ViewPosterior], x: Tensor) -> FloatArray:
+def relevance(views: Sequence[ViewPosterior], x: Tensor) -> Float64Array:
     """How much of each view varies along each latent dimension.
 
     Parameters
@@ -319,7 +317,7 @@ def variance_explained(
     x: Tensor,
     rows: Sequence[Tensor],
     covariates: Tensor | None = None,
-) -> FloatArray:
+) -> Float64Array:
     """How much of each view's variance is lost when a latent dimension is not known.
 
     Parameters
@@ -361,7 +359,7 @@ def variance_explained(
         # rows that are alike, to rounding, have no variance to explain
         rounding = 64.0 * torch.finfo(y.dtype).eps * (1.0 + float(centre.abs().max()))
         out[v] = out[v] / total if float(total) > y.numel() * rounding**2 else 0.0
-    shares: FloatArray = out.numpy()
+    shares: Float64Array = out.numpy()
     return shares
 
 

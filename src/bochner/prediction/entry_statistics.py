@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2, norm
 
-Array = NDArray[np.float64]
+from bochner.data.arrays import Float64Array
 
 # Columns with fewer entries are not compared; differences of so much do not count.
 _COLUMN_ENTRIES = 20
@@ -19,7 +19,9 @@ _SCORED = 2.5e-3
 _LEAST_PAIRS = 200
 
 
-def sums_of_rows(pit: Array, drawn: Array, rows: NDArray[np.intp], n: int, seed: int) -> Array:
+def sums_of_rows(
+    pit: Float64Array, drawn: Float64Array, rows: NDArray[np.intp], n: int, seed: int
+) -> Float64Array:
     """Sum normal scores of a view's hidden entries over rows.
 
     Parameters
@@ -53,7 +55,7 @@ def sums_of_rows(pit: Array, drawn: Array, rows: NDArray[np.intp], n: int, seed:
     return np.stack([pairs, squares, products, of_draws])
 
 
-def _sums(z: Array, rows: NDArray[np.intp], n: int) -> Array:
+def _sums(z: Float64Array, rows: NDArray[np.intp], n: int) -> Float64Array:
     """Return squares and products of pairs, mean over draws (S, E) -> (2, n)."""
     squares = np.bincount(rows, np.square(z).mean(axis=0), minlength=n)
     totals = np.zeros((len(z), n))
@@ -63,7 +65,7 @@ def _sums(z: Array, rows: NDArray[np.intp], n: int) -> Array:
     return np.stack([squares, pairs])
 
 
-def beyond_draws(sums: Array, n_entries: int) -> tuple[float, float]:
+def beyond_draws(sums: Float64Array, n_entries: int) -> tuple[float, float]:
     """Return how much more the scores of a row's entries correlate than those of draws, and its
     standard error.
 
@@ -89,7 +91,7 @@ def beyond_draws(sums: Array, n_entries: int) -> tuple[float, float]:
     return more, float(error)
 
 
-def skewness(pit: Array, rows: NDArray[np.intp]) -> tuple[float, float]:
+def skewness(pit: Float64Array, rows: NDArray[np.intp]) -> tuple[float, float]:
     """Return the skewness of normal scores about their mean, and its standard error."""
     z = norm.ppf(pit.clip(_SCORED, 1.0 - _SCORED))
     z = (z - z.mean()) / max(z.std(), 1e-12)
@@ -97,7 +99,7 @@ def skewness(pit: Array, rows: NDArray[np.intp]) -> tuple[float, float]:
 
 
 def beyond_scale(
-    pit: Array, rows: NDArray[np.intp], level: float, most: float
+    pit: Float64Array, rows: NDArray[np.intp], level: float, most: float
 ) -> tuple[float, float]:
     """Return how many more entries lie far out than where the inner half says, and the standard
     error.
@@ -138,7 +140,7 @@ def beyond_scale(
     return excess, max(error, float(least))
 
 
-def mean_of_rows(values: Array, rows: NDArray[np.intp]) -> tuple[float, float]:
+def mean_of_rows(values: Float64Array, rows: NDArray[np.intp]) -> tuple[float, float]:
     """Return the mean of entries and its standard error when rows are independent and their entries
     are not.
     """
@@ -153,7 +155,7 @@ def mean_of_rows(values: Array, rows: NDArray[np.intp]) -> tuple[float, float]:
 
 
 def mean_of_fits(
-    values: Array, rows: NDArray[np.intp], fits: NDArray[np.intp]
+    values: Float64Array, rows: NDArray[np.intp], fits: NDArray[np.intp]
 ) -> tuple[float, float]:
     """Return the mean of entries that several fits predicted, and its standard error: rows and
     fits are drawn.
@@ -185,7 +187,7 @@ def mean_of_fits(
 
 
 def by_column(
-    inside: Array, columns: NDArray[np.intp]
+    inside: Float64Array, columns: NDArray[np.intp]
 ) -> tuple[int, int, float, tuple[float, float]]:
     """Compare columns with what all of them hold: how many are off, of how many, p of a chi-square
     test, and the range. Differences of a tolerance do not count.

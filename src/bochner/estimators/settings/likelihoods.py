@@ -19,9 +19,9 @@ from torch import Tensor
 
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import ColumnNames, observed_rows
+from bochner.data.kinds import least_noise, sampled, warn_of_units
 from bochner.data.likelihood_names import unknown_likelihood
 from bochner.data.support import Support, guess
-from bochner.data.units import least_noise, sampled, warn_of_units
 from bochner.data.validation import as_array
 from bochner.data.views import Views
 from bochner.errors import DataWarning, InputError, message, shown, warn_user

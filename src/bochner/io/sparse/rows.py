@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bochner.data.arrays import FloatArray
+from bochner.data.arrays import FloatArray, IntArray
 from bochner.data.file_arrays import check_places, places_outside, readable
-from bochner.data.row_sources import IntArray, RowSource, floating
+from bochner.data.row_sources import RowSource, floating
 from bochner.io.table import dense
 
 

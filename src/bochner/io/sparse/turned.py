@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bochner.data.arrays import IntArray
 from bochner.data.file_arrays import places_outside, release
-from bochner.data.row_sources import IntArray
 from bochner.errors import InputError, message
 from bochner.memory import chunks, size_text
 

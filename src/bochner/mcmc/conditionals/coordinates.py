@@ -17,10 +17,10 @@ import numpy as np
 from numpy.random import Generator
 from scipy.linalg import expm
 
+from bochner.data.arrays import Float64Array
 from bochner.mcmc.conditionals.mixture import Scatter
 from bochner.mcmc.conditionals.slices import slice_sample
 from bochner.mcmc.conditionals.views import ViewModel, ViewState
-from bochner.mcmc.draws import FloatArray
 
 Views = tuple[ViewState, ...]
 
@@ -29,8 +29,8 @@ _DIRECTIONS = 3
 
 
 def translated(
-    x: FloatArray, states: Views, models: Sequence[ViewModel], rng: Generator
-) -> tuple[FloatArray, Views]:
+    x: Float64Array, states: Views, models: Sequence[ViewModel], rng: Generator
+) -> tuple[Float64Array, Views]:
     """Draw the mean of all latents from its prior, the weights rotated so that no psi changes.
 
     Parameters
@@ -50,7 +50,7 @@ def translated(
     return x + step, tuple(_rotated(view, of_view, step) for view, of_view in pairs)
 
 
-def _rotated(view: ViewModel, state: ViewState, step: FloatArray) -> ViewState:
+def _rotated(view: ViewModel, state: ViewState, step: Float64Array) -> ViewState:
     """Rotate every pair of weights by the phase that a step of the latents adds."""
     points, _ = view.spectrum(state)
     phase = (points @ step[list(view.dims)])[:, None]
@@ -85,22 +85,22 @@ class _Stretch:
         Rows less frequencies: exponent of the Jacobian.
     """
 
-    gram: FloatArray
+    gram: Float64Array
     scatters: list[Scatter]
     columns: list[list[int]]
-    before: FloatArray
-    direction: FloatArray
+    before: Float64Array
+    direction: Float64Array
     size: int
 
-    def at(self, u: float) -> FloatArray:
+    def at(self, u: float) -> Float64Array:
         """Return the map of the block's latents."""
         return np.asarray(self.before @ expm(u * self.direction))
 
-    def log_density(self, logs: FloatArray) -> FloatArray:
+    def log_density(self, logs: Float64Array) -> Float64Array:
         """Return the log density of priors and Jacobian up to a constant, (1,) -> (1,)."""
         u = float(logs[0])
         forward = self.at(u)
-        back: FloatArray = np.asarray(np.linalg.inv(forward), dtype=np.float64)
+        back: Float64Array = np.asarray(np.linalg.inv(forward), dtype=np.float64)
         value = self.size * u * np.trace(self.direction)
         value -= 0.5 * (forward * (self.gram @ forward)).sum()
         for scatter, columns in zip(self.scatters, self.columns, strict=True):
@@ -108,7 +108,7 @@ class _Stretch:
         return np.array([value])
 
 
-def _embedded(part: FloatArray, columns: list[int], dim: int) -> FloatArray:
+def _embedded(part: Float64Array, columns: list[int], dim: int) -> Float64Array:
     """Return the map of all dimensions of a view that moves a block of them."""
     if len(columns) == dim:
         return part
@@ -118,12 +118,12 @@ def _embedded(part: FloatArray, columns: list[int], dim: int) -> FloatArray:
 
 
 def stretched(
-    x: FloatArray,
+    x: Float64Array,
     states: Views,
     models: Sequence[ViewModel],
     block: Sequence[int],
     rng: Generator,
-) -> tuple[FloatArray, Views]:
+) -> tuple[Float64Array, Views]:
     """Move latents and frequencies along random linear maps of a block of dimensions, the
     components integrated out; they are drawn again at the end.
 

@@ -18,11 +18,10 @@ import torch
 from numpy.random import Generator
 from scipy.linalg import lapack
 
-from bochner.data.arrays import IntArray
+from bochner.data.arrays import Float64Array, IntArray
 from bochner.mcmc.conditionals.mixture import Components
 from bochner.mcmc.conditionals.slices import shrinking_angles
 from bochner.mcmc.conditionals.weights import GaussianForm, Pair, pairs
-from bochner.mcmc.draws import FloatArray
 from bochner.mcmc.features import features
 
 
@@ -36,7 +35,7 @@ class Marginal(Protocol):
 
 Value = TypeVar("Value", bound=Marginal)
 # Frequencies, shape (k, D), to what each of them is worth.
-Likelihoods: TypeAlias = Callable[[FloatArray], Sequence[Value]]
+Likelihoods: TypeAlias = Callable[[Float64Array], Sequence[Value]]
 # Angles of an ellipse that are looked at together: a pass over the other features costs little
 # more for some frequencies than for one, and a move takes some ten of them where data are many.
 _TOGETHER = 4
@@ -47,13 +46,13 @@ class FrequencyKernel(Protocol):
 
     def __call__(
         self,
-        point: FloatArray,
-        mean: FloatArray,
-        root: FloatArray,
+        point: Float64Array,
+        mean: Float64Array,
+        root: Float64Array,
         likelihoods: Likelihoods[Value],
         rng: Generator,
         /,
-    ) -> tuple[FloatArray, Value, bool]:
+    ) -> tuple[Float64Array, Value, bool]:
         """Return the next frequency, its likelihood, and whether it moved.
 
         ``mean`` and ``root``, the Cholesky factor of the covariance, are those of its component.
@@ -61,12 +60,12 @@ class FrequencyKernel(Protocol):
 
 
 def metropolis(
-    point: FloatArray,
-    mean: FloatArray,
-    root: FloatArray,
+    point: Float64Array,
+    mean: Float64Array,
+    root: Float64Array,
     likelihoods: Likelihoods[Value],
     rng: Generator,
-) -> tuple[FloatArray, Value, bool]:
+) -> tuple[Float64Array, Value, bool]:
     """Propose from the component: the ratio is that of the likelihoods."""
     proposal = mean + root @ rng.standard_normal(mean.shape[0])
     here, there = likelihoods(np.stack([point, proposal]))
@@ -76,12 +75,12 @@ def metropolis(
 
 
 def elliptical_slice(
-    point: FloatArray,
-    mean: FloatArray,
-    root: FloatArray,
+    point: Float64Array,
+    mean: Float64Array,
+    root: Float64Array,
     likelihoods: Likelihoods[Value],
     rng: Generator,
-) -> tuple[FloatArray, Value, bool]:
+) -> tuple[Float64Array, Value, bool]:
     """Move on an ellipse through the present point and a draw of the component: always moves.
 
     Notes
@@ -91,7 +90,7 @@ def elliptical_slice(
     """
     noise = root @ rng.standard_normal(mean.shape[0])
 
-    def at(angles: Sequence[float]) -> FloatArray:
+    def at(angles: Sequence[float]) -> Float64Array:
         turn = np.array(angles)[:, None]
         return np.asarray(mean + (point - mean) * np.cos(turn) + noise * np.sin(turn))
 
@@ -115,7 +114,7 @@ KERNELS: dict[str, FrequencyKernel] = {"slice": elliptical_slice, "metropolis": 
 class Regression(Protocol[Value]):
     """The other frequencies of a view, one left out at a time; changed in place."""
 
-    def without(self, h: int, point: FloatArray) -> Likelihoods[Value]:
+    def without(self, h: int, point: Float64Array) -> Likelihoods[Value]:
         """Leave frequency h out, and return the likelihoods of what may stand there."""
 
     def put(self, h: int, value: Value) -> None:
@@ -123,13 +122,13 @@ class Regression(Protocol[Value]):
 
 
 def update_frequencies(
-    points: FloatArray,
+    points: Float64Array,
     labels: IntArray,
     components: Components,
     regression: Regression[Value],
     kernel: FrequencyKernel,
     rng: Generator,
-) -> tuple[FloatArray, float]:
+) -> tuple[Float64Array, float]:
     """Update every frequency that has a label.
 
     Parameters
@@ -176,10 +175,10 @@ class GivenOtherWeights:
 
     def __init__(
         self,
-        x: FloatArray,
-        amplitude: FloatArray,
-        weights: FloatArray,
-        psi: FloatArray,
+        x: Float64Array,
+        amplitude: Float64Array,
+        weights: Float64Array,
+        psi: Float64Array,
         form: GaussianForm,
         rng: Generator,
     ) -> None:
@@ -190,13 +189,13 @@ class GivenOtherWeights:
         self.rng = rng
         self.score = form.linear - form.precision * psi
 
-    def without(self, h: int, point: FloatArray) -> Likelihoods[Pair]:
+    def without(self, h: int, point: Float64Array) -> Likelihoods[Pair]:
         """Take the pair out of psi."""
         amplitude = self.amplitude[h]
         phi = features(self.x, point[None], np.array([amplitude]))
         self.score += self.precision * (phi @ self.weights[self._pair(h)])
 
-        def likelihoods(proposed: FloatArray) -> list[Pair]:
+        def likelihoods(proposed: Float64Array) -> list[Pair]:
             phi = features(self.x, proposed, np.full(len(proposed), amplitude))
             return pairs(phi.T.reshape(2, len(proposed), -1), self.score, self.precision)
 
@@ -226,8 +225,8 @@ class _Proposal:
     """
 
     log_marginal: float
-    inside: FloatArray
-    rest: FloatArray
+    inside: Float64Array
+    rest: Float64Array
 
 
 class _Regression:
@@ -239,7 +238,7 @@ class _Regression:
     long waves make features nearly the same.
     """
 
-    def __init__(self, phi: FloatArray, Y: FloatArray, noise: float) -> None:
+    def __init__(self, phi: Float64Array, Y: Float64Array, noise: float) -> None:
         self.Y = Y
         self.noise = noise
         self.root = np.sqrt(noise)
@@ -259,12 +258,12 @@ class _Regression:
         left[pair] = 0.0
         self.own, _ = _orthonormal(own - inverse.T @ left / self.root)
 
-    def _on_others(self, columns: FloatArray) -> FloatArray:
+    def _on_others(self, columns: Float64Array) -> Float64Array:
         """Return coefficients of the projection onto the features that are left."""
         inside = self.basis[: len(columns)].T @ columns
         return np.asarray(inside - self.own @ (self.own.T @ inside))
 
-    def propose(self, phi: FloatArray) -> list[_Proposal]:
+    def propose(self, phi: Float64Array) -> list[_Proposal]:
         """Return what frequencies are worth; all cosines, (n, k), then all sines."""
         n, k = len(phi), phi.shape[1] // 2
         inside = self._on_others(phi)
@@ -301,7 +300,7 @@ class _Regression:
         self.coefficients[:, pair] = value.inside + (more + self.own @ turn) @ root
 
 
-def _orthonormal(columns: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _orthonormal(columns: Float64Array) -> tuple[Float64Array, Float64Array]:
     """Return an orthonormal basis of two columns, (n, 2), and the columns in it, (2, 2)."""
     # a fifth of the time of numpy.linalg.qr
     reflections, scales, _, _ = lapack.dgeqrf(columns)
@@ -335,8 +334,8 @@ class WeightsIntegrated:
 
     def __init__(
         self,
-        x: FloatArray,
-        amplitude: FloatArray,
+        x: Float64Array,
+        amplitude: Float64Array,
         parts: Sequence[tuple[IntArray | slice, _Regression]],
     ) -> None:
         self.x = x
@@ -346,10 +345,10 @@ class WeightsIntegrated:
     @classmethod
     def of(
         cls,
-        x: FloatArray,
-        points: FloatArray,
-        amplitude: FloatArray,
-        patterns: Sequence[tuple[IntArray | slice, FloatArray]],
+        x: Float64Array,
+        points: Float64Array,
+        amplitude: Float64Array,
+        patterns: Sequence[tuple[IntArray | slice, Float64Array]],
         noise: float,
     ) -> Self:
         """Build the regressions.
@@ -368,12 +367,12 @@ class WeightsIntegrated:
         parts = [(rows, _Regression(phi[rows], Y, noise)) for rows, Y in patterns]
         return cls(x, amplitude, parts)
 
-    def without(self, h: int, point: FloatArray) -> Likelihoods[_Joint]:  # noqa: ARG002
+    def without(self, h: int, point: Float64Array) -> Likelihoods[_Joint]:  # noqa: ARG002
         """Leave a frequency out of every regression."""
         for _, regression in self.parts:
             regression.without(self._pair(h))
 
-        def likelihoods(proposed: FloatArray) -> list[_Joint]:
+        def likelihoods(proposed: Float64Array) -> list[_Joint]:
             phi = features(self.x, proposed, np.full(len(proposed), self.amplitude[h]))
             parts = [regression.propose(phi[rows]) for rows, regression in self.parts]
             return [_Joint(list(of_point)) for of_point in zip(*parts, strict=True)]

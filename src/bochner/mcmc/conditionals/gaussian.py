@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random import Generator
 from scipy.linalg import lapack
 
-from bochner.data.arrays import IntArray
+from bochner.data.arrays import Float64Array, IntArray
 from bochner.data.views import blocks
 from bochner.mcmc.conditionals.frequencies import (
     FrequencyKernel,
@@ -28,7 +28,7 @@ from bochner.mcmc.conditionals.views import (
     WeightMoments,
 )
 from bochner.mcmc.conditionals.weights import GaussianForm
-from bochner.mcmc.draws import FloatArray, inverse_gamma
+from bochner.mcmc.draws import inverse_gamma
 from bochner.mcmc.features import pull_back
 
 # With more patterns of missing entries, blocks that integrate the weights out draw these entries
@@ -43,21 +43,21 @@ class _Spectral:
     """
 
     columns: IntArray
-    values: FloatArray
-    vectors: FloatArray
-    projected: FloatArray
+    values: Float64Array
+    vectors: Float64Array
+    projected: Float64Array
 
     @classmethod
-    def of(cls, phi: FloatArray, Y: FloatArray, columns: IntArray) -> _Spectral:
+    def of(cls, phi: Float64Array, Y: Float64Array, columns: IntArray) -> _Spectral:
         values, vectors = np.linalg.eigh(phi.T @ phi)
         projected = vectors.T @ (phi.T @ Y)
         return cls(columns, np.maximum(values, 0.0), vectors, projected)
 
-    def shrunk(self, ratio: float) -> FloatArray:
+    def shrunk(self, ratio: float) -> Float64Array:
         """Return 1 / (1 + ratio values), shape (K,)."""
         return np.asarray(1.0 / (1.0 + ratio * self.values))
 
-    def mean(self, ratio: float, variance: float) -> FloatArray:
+    def mean(self, ratio: float, variance: float) -> Float64Array:
         """Return the posterior mean of the weights, shape (K, columns)."""
         factor = ratio / np.sqrt(variance) * self.shrunk(ratio)
         return np.asarray(self.vectors @ (factor[:, None] * self.projected))
@@ -71,10 +71,10 @@ class GaussianView(ViewModel):
     has_intercept = False
     parameter_name = "noise_variance"
 
-    def _variance(self, parameter: FloatArray) -> float:
+    def _variance(self, parameter: Float64Array) -> float:
         return float(parameter[0])
 
-    def log_prob(self, psi: FloatArray, parameter: FloatArray, rows: Rows) -> FloatArray:
+    def log_prob(self, psi: Float64Array, parameter: Float64Array, rows: Rows) -> Float64Array:
         """Return log N(y; psi, noise variance), 0 where missing."""
         noise = self._variance(parameter)
         square = np.square(self.data.values[rows] - psi) / noise
@@ -82,7 +82,7 @@ class GaussianView(ViewModel):
             -0.5 * self.data.observed[rows] * (np.log(2.0 * np.pi * noise) + square)
         )
 
-    def row_objective(self, state: ViewState, x: FloatArray, rows: IntArray) -> FloatArray:
+    def row_objective(self, state: ViewState, x: Float64Array, rows: IntArray) -> Float64Array:
         """Return the log likelihood of some rows up to constants, given the weights."""
         left = self.data.values[rows]
         left -= self.phi(state, x) @ state.weights
@@ -95,27 +95,29 @@ class GaussianView(ViewModel):
     def _complete(self) -> bool:
         return bool(self.data.observed.all())
 
-    def score(self, psi: FloatArray, parameter: FloatArray) -> FloatArray:
+    def score(self, psi: Float64Array, parameter: Float64Array) -> Float64Array:
         """Return (y - psi) / noise variance."""
         return np.asarray(
             self.data.observed * (self.data.values - psi) / self._variance(parameter)
         )
 
-    def form(self, psi: FloatArray, parameter: FloatArray, rng: Generator) -> GaussianForm:  # noqa: ARG002
+    def form(self, psi: Float64Array, parameter: Float64Array, rng: Generator) -> GaussianForm:  # noqa: ARG002
         """Return y / noise variance and 1 / noise variance: nothing is drawn."""
         precision = self.data.observed / self._variance(parameter)
         return GaussianForm(precision * self.data.values, precision)
 
-    def draw_parameter(self, rng: Generator) -> FloatArray:
+    def draw_parameter(self, rng: Generator) -> Float64Array:
         """Draw the noise variance."""
         return np.array([inverse_gamma(*self.priors.noise, rng)])
 
-    def draw_variance(self, parameter: FloatArray, rng: Generator) -> float:
+    def draw_variance(self, parameter: Float64Array, rng: Generator) -> float:
         """Draw the variance: that of the noise times the ratio."""
         mean, std = self.priors.ratio
         return float(self._variance(parameter) * np.exp(rng.normal(mean, std)))
 
-    def draw_data(self, psi: FloatArray, parameter: FloatArray, rng: Generator) -> FloatArray:
+    def draw_data(
+        self, psi: Float64Array, parameter: Float64Array, rng: Generator
+    ) -> Float64Array:
         """Draw psi plus noise."""
         std = np.sqrt(self._variance(parameter))
         return np.asarray(psi + std * rng.standard_normal(psi.shape))
@@ -131,7 +133,7 @@ class GaussianView(ViewModel):
     # -- blocks
 
     @functools.cached_property
-    def _patterns(self) -> list[tuple[Rows, IntArray, FloatArray]]:
+    def _patterns(self) -> list[tuple[Rows, IntArray, Float64Array]]:
         """Rows, columns and values of each pattern of missing entries."""
         values = self.data.values
         found = blocks(self.data.observed)
@@ -143,11 +145,11 @@ class GaussianView(ViewModel):
             for rows, columns in found
         ]
 
-    def _spectra(self, state: ViewState, x: FloatArray) -> list[_Spectral]:
+    def _spectra(self, state: ViewState, x: Float64Array) -> list[_Spectral]:
         phi = self.phi(replace(state, variance=1.0), x)
         return [_Spectral.of(phi[rows], Y, columns) for rows, columns, Y in self._patterns]
 
-    def update_weights(self, state: ViewState, x: FloatArray, rng: Generator) -> ViewState:
+    def update_weights(self, state: ViewState, x: Float64Array, rng: Generator) -> ViewState:
         """Draw the ratio with weights and noise integrated out, then the noise, then the
         weights.
         """
@@ -168,7 +170,7 @@ class GaussianView(ViewModel):
         variance: float,
         shape: tuple[int, ...],
         rng: Generator,
-    ) -> FloatArray:
+    ) -> Float64Array:
         # columns without any entry keep their prior
         weights = rng.standard_normal(shape)
         for spectrum in spectra:
@@ -178,7 +180,7 @@ class GaussianView(ViewModel):
         return weights
 
     def update_frequencies(
-        self, state: ViewState, x: FloatArray, kernel: FrequencyKernel, rng: Generator
+        self, state: ViewState, x: Float64Array, kernel: FrequencyKernel, rng: Generator
     ) -> tuple[ViewState, float]:
         """Update every frequency with all weights integrated out, and draw the weights."""
         if not self._integrates:
@@ -192,7 +194,7 @@ class GaussianView(ViewModel):
         )
         return self.redraw_weights(replace(state, points=points), x, rng), moved
 
-    def completed(self, state: ViewState, x: FloatArray, rng: Generator) -> Self:
+    def completed(self, state: ViewState, x: Float64Array, rng: Generator) -> Self:
         """Return this view with its missing entries drawn, where their patterns are many.
 
         Notes
@@ -208,7 +210,7 @@ class GaussianView(ViewModel):
             ViewData(values, np.ones_like(self.data.observed), self.data.offset)
         )
 
-    def redraw_weights(self, state: ViewState, x: FloatArray, rng: Generator) -> ViewState:
+    def redraw_weights(self, state: ViewState, x: Float64Array, rng: Generator) -> ViewState:
         """Draw the weights given variances: the latents moved with them integrated out."""
         if not self._integrates:
             return state
@@ -221,7 +223,7 @@ class GaussianView(ViewModel):
     def weight_moments(
         self,
         state: ViewState,
-        x: FloatArray,
+        x: Float64Array,
         rng: Generator,  # noqa: ARG002
     ) -> WeightMoments:
         """Return mean and covariance of the weights, one group per pattern of missing entries."""
@@ -247,7 +249,9 @@ class GaussianView(ViewModel):
     def _integrates(self) -> bool:
         return len(self._patterns) <= _FEW_PATTERNS
 
-    def latent_objective(self, state: ViewState, x: FloatArray) -> tuple[float, FloatArray]:
+    def latent_objective(
+        self, state: ViewState, x: Float64Array
+    ) -> tuple[float, Float64Array]:
         """Return log likelihood and gradient with the weights integrated out, where patterns of
         missing entries are few.
         """
@@ -283,7 +287,7 @@ class _RatioDensity:
             explained += ratio * float(energy @ spectrum.shrunk(ratio))
         return self._rate + 0.5 * (self._square - explained)
 
-    def __call__(self, logs: FloatArray) -> FloatArray:
+    def __call__(self, logs: Float64Array) -> Float64Array:
         ratio = float(np.exp(logs[0]))
         mean, std = self.prior
         logdet = -sum(
@@ -294,7 +298,7 @@ class _RatioDensity:
         return np.array([0.5 * logdet - self.shape * np.log(self.rate(ratio)) - 0.5 * prior])
 
 
-def _marginal(phi: FloatArray, Y: FloatArray, noise: float) -> tuple[float, FloatArray]:
+def _marginal(phi: Float64Array, Y: Float64Array, noise: float) -> tuple[float, Float64Array]:
     """Return log N(Y; 0, phi phi^T + noise I) over all columns, and its gradient in phi."""
     n_rows, n_columns = Y.shape
     precision = phi.T @ phi / noise
@@ -309,7 +313,7 @@ def _marginal(phi: FloatArray, Y: FloatArray, noise: float) -> tuple[float, Floa
     return float(-0.5 * (n_columns * logdet + square)), slope
 
 
-def _inverted(precision: FloatArray) -> tuple[FloatArray, float]:
+def _inverted(precision: Float64Array) -> tuple[Float64Array, float]:
     """Return the inverse of a symmetric positive definite matrix and its log determinant."""
     root, failed = lapack.dpotrf(precision, lower=1)
     if failed:

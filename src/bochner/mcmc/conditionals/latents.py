@@ -8,11 +8,10 @@ import numpy as np
 from numpy.random import Generator
 from scipy.optimize import fmin_l_bfgs_b
 
-from bochner.data.arrays import IntArray
+from bochner.data.arrays import Float64Array, IntArray
 from bochner.mcmc.conditionals.slices import elliptical
-from bochner.mcmc.draws import FloatArray
 
-Objective = Callable[[FloatArray], tuple[float, FloatArray]]
+Objective = Callable[[Float64Array], tuple[float, Float64Array]]
 
 # Steps of L-BFGS per sweep; the mode moves with everything else, so that more would be wasted.
 _MODE_STEPS = 20
@@ -20,11 +19,11 @@ _LEAPFROG = (5, 15)
 
 
 def sample_rows(
-    x: FloatArray,
-    log_likelihood: Callable[[FloatArray, IntArray], FloatArray],
+    x: Float64Array,
+    log_likelihood: Callable[[Float64Array, IntArray], Float64Array],
     rng: Generator,
     n_steps: int,
-) -> FloatArray:
+) -> Float64Array:
     """Update every row by elliptical slice sampling given the weights: rows are independent then.
 
     Parameters
@@ -47,8 +46,8 @@ def sample_rows(
 
 
 def hamiltonian(
-    x: FloatArray, objective: Objective, step: float, rng: Generator
-) -> tuple[FloatArray, float]:
+    x: Float64Array, objective: Objective, step: float, rng: Generator
+) -> tuple[Float64Array, float]:
     """Update all rows jointly by a Hamiltonian trajectory; the prior is standard normal.
 
     Parameters
@@ -86,10 +85,10 @@ def hamiltonian(
     return (end if rng.random() < acceptance else x), acceptance
 
 
-def mode(x: FloatArray, objective: Objective) -> FloatArray:
+def mode(x: Float64Array, objective: Objective) -> Float64Array:
     """Return latents of a higher conditional density, by L-BFGS from the present ones."""
 
-    def negative(flat: FloatArray) -> tuple[float, FloatArray]:
+    def negative(flat: Float64Array) -> tuple[float, Float64Array]:
         value, slope = _with_prior(objective, flat.reshape(x.shape))
         return -value, -slope.ravel()
 
@@ -97,12 +96,12 @@ def mode(x: FloatArray, objective: Objective) -> FloatArray:
     return np.asarray(optimum).reshape(x.shape)
 
 
-def _with_prior(objective: Objective, x: FloatArray) -> tuple[float, FloatArray]:
+def _with_prior(objective: Objective, x: Float64Array) -> tuple[float, Float64Array]:
     value, slope = objective(x)
     return value - 0.5 * float(np.square(x).sum()), slope - x
 
 
-def align(x: FloatArray, reference: FloatArray) -> FloatArray:
+def align(x: Float64Array, reference: Float64Array) -> Float64Array:
     """Return the rotation or reflection R, (D, D), that brings x R nearest to the reference.
 
     The origin stays where it is: prior and kernels do not change under R, but do under shifts.

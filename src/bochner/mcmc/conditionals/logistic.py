@@ -11,6 +11,7 @@ import numpy as np
 from numpy.random import Generator
 from scipy.special import digamma, expit, gammaln
 
+from bochner.data.arrays import Float64Array
 from bochner.extras import require
 from bochner.mcmc.conditionals.slices import slice_sample
 from bochner.mcmc.conditionals.views import (
@@ -22,14 +23,13 @@ from bochner.mcmc.conditionals.views import (
     WeightMoments,
 )
 from bochner.mcmc.conditionals.weights import GaussianForm, weight_posterior
-from bochner.mcmc.draws import FloatArray
 from bochner.mcmc.priors import Priors
 
 # Tables that are drawn one by one, times the dispersion.
 _ONE_BY_ONE = 10_000
 
 
-def softplus(psi: FloatArray) -> FloatArray:
+def softplus(psi: Float64Array) -> Float64Array:
     """Return log(1 + e^psi)."""
     # a third of the time of logaddexp
     rest = np.log1p(np.exp(-np.abs(psi)))
@@ -46,31 +46,35 @@ class LogisticView(ViewModel):
     """
 
     @abstractmethod
-    def exponents(self, parameter: FloatArray, rows: Rows) -> tuple[FloatArray, FloatArray]:
+    def exponents(
+        self,
+        parameter: Float64Array,
+        rows: Rows,
+    ) -> tuple[Float64Array, Float64Array]:
         """Return a and b of the entries of some rows, 0 where missing, both (n, M)."""
 
     @abstractmethod
-    def log_constant(self, parameter: FloatArray, rows: Rows) -> FloatArray:
+    def log_constant(self, parameter: Float64Array, rows: Rows) -> Float64Array:
         """Return log c(y) of the entries of some rows, 0 where missing, (n, M)."""
 
     def log_prob_of_psi(
-        self, psi: FloatArray, parameter: FloatArray, rows: Rows
-    ) -> FloatArray:
+        self, psi: Float64Array, parameter: Float64Array, rows: Rows
+    ) -> Float64Array:
         """Return a psi - b log(1 + e^psi), 0 where missing."""
         a, b = self.exponents(parameter, rows)
         return np.asarray(a * psi - b * softplus(psi))
 
-    def log_prob(self, psi: FloatArray, parameter: FloatArray, rows: Rows) -> FloatArray:
+    def log_prob(self, psi: Float64Array, parameter: Float64Array, rows: Rows) -> Float64Array:
         """Return log p of the entries of some rows, 0 where missing."""
         constant = self.log_constant(parameter, rows)
         return self.log_prob_of_psi(psi, parameter, rows) + constant
 
-    def score(self, psi: FloatArray, parameter: FloatArray) -> FloatArray:
+    def score(self, psi: Float64Array, parameter: Float64Array) -> Float64Array:
         """Return a - b logistic(psi), 0 where missing."""
         a, b = self.exponents(parameter, EVERY)
         return np.asarray(a - b * expit(psi))
 
-    def form(self, psi: FloatArray, parameter: FloatArray, rng: Generator) -> GaussianForm:
+    def form(self, psi: Float64Array, parameter: Float64Array, rng: Generator) -> GaussianForm:
         """Draw the Polya-gamma variables: precision omega, linear a - b / 2."""
         a, b = self.exponents(parameter, EVERY)
         observed = self.data.observed
@@ -79,7 +83,7 @@ class LogisticView(ViewModel):
         precision[observed] = draw(b[observed], psi[observed], random_state=rng)
         return GaussianForm(a - 0.5 * b, precision)
 
-    def draw_variance(self, parameter: FloatArray, rng: Generator) -> float:  # noqa: ARG002
+    def draw_variance(self, parameter: Float64Array, rng: Generator) -> float:  # noqa: ARG002
         """Draw the variance of the kernel."""
         return float(np.exp(rng.normal(*self.priors.ratio)))
 
@@ -94,7 +98,7 @@ class LogisticView(ViewModel):
         offset = self.data.offset[:, None]
         return GaussianForm(form.linear - form.precision * offset, form.precision)
 
-    def update_weights(self, state: ViewState, x: FloatArray, rng: Generator) -> ViewState:
+    def update_weights(self, state: ViewState, x: Float64Array, rng: Generator) -> ViewState:
         """Draw the weights given Polya-gamma variables, then the variance twice: given the scaled
         weights and given the standard ones (Yu and Meng 2011), then the likelihood's parameter.
         """
@@ -112,7 +116,7 @@ class LogisticView(ViewModel):
         square = state.variance * np.square(drawn).sum()
         count = drawn.size
 
-        def log_density(logs: FloatArray) -> FloatArray:
+        def log_density(logs: Float64Array) -> Float64Array:
             prior = self.priors.log_ratio(logs)
             return np.asarray(prior - 0.5 * count * logs - 0.5 * square * np.exp(-logs))
 
@@ -124,7 +128,7 @@ class LogisticView(ViewModel):
         return replace(state, variance=variance, weights=weights)
 
     def _likelihood_variance(
-        self, state: ViewState, x: FloatArray, rng: Generator
+        self, state: ViewState, x: Float64Array, rng: Generator
     ) -> ViewState:
         """Draw the variance with the standard weights fixed."""
         rows = self.kernel_rows()
@@ -133,7 +137,7 @@ class LogisticView(ViewModel):
         slope = phi[:, rows] @ state.weights[rows]
         present = np.log(state.variance)
 
-        def log_density(logs: FloatArray) -> FloatArray:
+        def log_density(logs: Float64Array) -> Float64Array:
             factor = np.exp(0.5 * (logs[0] - present)) - 1.0
             moved = psi + factor * slope
             value = self.log_prob_of_psi(moved, state.parameter, EVERY).sum()
@@ -145,13 +149,15 @@ class LogisticView(ViewModel):
     def update_parameter(
         self,
         state: ViewState,
-        x: FloatArray,  # noqa: ARG002
+        x: Float64Array,  # noqa: ARG002
         rng: Generator,  # noqa: ARG002
     ) -> ViewState:
         """Draw the likelihood's parameter; most have none."""
         return state
 
-    def weight_moments(self, state: ViewState, x: FloatArray, rng: Generator) -> WeightMoments:
+    def weight_moments(
+        self, state: ViewState, x: Float64Array, rng: Generator
+    ) -> WeightMoments:
         """Return mean and covariance of the weights given Polya-gamma variables."""
         form = self.form(self.psi(state, x), state.parameter, rng)
         posterior = weight_posterior(self.phi(state, x), self._centred(form))
@@ -175,7 +181,7 @@ class BinomialView(LogisticView):
         dims: tuple[int, ...],
         n_points: int,
         priors: Priors,
-        trials: FloatArray | None = None,
+        trials: Float64Array | None = None,
     ) -> None:
         super().__init__(name, data, dims, n_points, priors)
         self.trials = np.ones(data.values.shape[1]) if trials is None else trials
@@ -185,24 +191,33 @@ class BinomialView(LogisticView):
         return type(self)(self.name, data, self.dims, self.n_points, self.priors, self.trials)
 
     @functools.cached_property
-    def _observed_trials(self) -> FloatArray:
+    def _observed_trials(self) -> Float64Array:
         return np.asarray(self.data.observed * self.trials)
 
-    def exponents(self, parameter: FloatArray, rows: Rows) -> tuple[FloatArray, FloatArray]:  # noqa: ARG002
+    def exponents(
+        self,
+        parameter: Float64Array,  # noqa: ARG002
+        rows: Rows,
+    ) -> tuple[Float64Array, Float64Array]:
         """Return y and n."""
         return self.data.values[rows], self._observed_trials[rows]
 
-    def log_constant(self, parameter: FloatArray, rows: Rows) -> FloatArray:  # noqa: ARG002
+    def log_constant(self, parameter: Float64Array, rows: Rows) -> Float64Array:  # noqa: ARG002
         """Return log of n over y."""
         y = self.data.values[rows]
         n = self._observed_trials[rows]
         return np.asarray(gammaln(n + 1.0) - gammaln(y + 1.0) - gammaln(n - y + 1.0))
 
-    def draw_parameter(self, rng: Generator) -> FloatArray:  # noqa: ARG002
+    def draw_parameter(self, rng: Generator) -> Float64Array:  # noqa: ARG002
         """There is none."""
         return np.zeros(0)
 
-    def draw_data(self, psi: FloatArray, parameter: FloatArray, rng: Generator) -> FloatArray:  # noqa: ARG002
+    def draw_data(
+        self,
+        psi: Float64Array,
+        parameter: Float64Array,  # noqa: ARG002
+        rng: Generator,
+    ) -> Float64Array:
         """Draw numbers of successes."""
         n = np.broadcast_to(self.trials, psi.shape).astype(np.int64)
         return np.asarray(rng.binomial(n, expit(psi)), dtype=np.float64)
@@ -237,29 +252,35 @@ class NegativeBinomialView(LogisticView):
             self.name, data, self.dims, self.n_points, self.priors, self.per_column
         )
 
-    def exponents(self, parameter: FloatArray, rows: Rows) -> tuple[FloatArray, FloatArray]:
+    def exponents(
+        self,
+        parameter: Float64Array,
+        rows: Rows,
+    ) -> tuple[Float64Array, Float64Array]:
         """Return y and y + r."""
         y = self.data.values[rows]
         return y, y + self.data.observed[rows] * parameter
 
     @functools.cached_property
-    def _log_factorials(self) -> FloatArray:
+    def _log_factorials(self) -> Float64Array:
         return np.asarray(gammaln(self.data.values + 1.0))
 
-    def log_constant(self, parameter: FloatArray, rows: Rows) -> FloatArray:
+    def log_constant(self, parameter: Float64Array, rows: Rows) -> Float64Array:
         """Return log of Gamma(y + r) / (y! Gamma(r))."""
         y = self.data.values[rows]
         # missing entries have y = 0: no term but rounding
         value = gammaln(y + parameter) - gammaln(parameter) - self._log_factorials[rows]
         return np.asarray(self.data.observed[rows] * value)
 
-    def draw_parameter(self, rng: Generator) -> FloatArray:
+    def draw_parameter(self, rng: Generator) -> Float64Array:
         """Draw the dispersion."""
         shape, rate = self.priors.dispersion
         size = self.data.values.shape[1] if self.per_column else 1
         return np.asarray(rng.gamma(shape, size=size) / rate)
 
-    def draw_data(self, psi: FloatArray, parameter: FloatArray, rng: Generator) -> FloatArray:
+    def draw_data(
+        self, psi: Float64Array, parameter: Float64Array, rng: Generator
+    ) -> Float64Array:
         """Draw counts: a Poisson of a gamma rate."""
         r = np.broadcast_to(parameter, psi.shape)
         rate = rng.gamma(r) * np.exp(psi)
@@ -271,7 +292,7 @@ class NegativeBinomialView(LogisticView):
         of_parameter = shape * np.log(state.parameter) - rate * state.parameter
         return super().log_prior(state) + float(of_parameter.sum())
 
-    def update_parameter(self, state: ViewState, x: FloatArray, rng: Generator) -> ViewState:
+    def update_parameter(self, state: ViewState, x: Float64Array, rng: Generator) -> ViewState:
         """Draw the dispersion twice: with psi fixed, by numbers of tables, and with the means
         r e^psi fixed.
         """
@@ -282,17 +303,17 @@ class NegativeBinomialView(LogisticView):
         r = rng.gamma(shape + tables) / (rate + failures)
         return self._shift(replace(state, parameter=r), psi, rng)
 
-    def _by_parameter(self, columns: FloatArray) -> FloatArray:
+    def _by_parameter(self, columns: Float64Array) -> Float64Array:
         """Sum over the columns that share a dispersion, (M,) -> (1,) or (M,)."""
         return columns if self.per_column else columns.sum(keepdims=True)
 
-    def _shift(self, state: ViewState, psi: FloatArray, rng: Generator) -> ViewState:
+    def _shift(self, state: ViewState, psi: Float64Array, rng: Generator) -> ViewState:
         """Draw the dispersion with the means fixed: the intercepts move against it."""
         shape, rate = self.priors.dispersion
         present = np.log(state.parameter)
         intercepts = state.weights[self.n_points]
 
-        def log_density(logs: FloatArray) -> FloatArray:
+        def log_density(logs: Float64Array) -> Float64Array:
             by = present - logs
             r = np.exp(logs)
             entries = self.log_prob(psi + by, r, EVERY).sum(0)
@@ -305,7 +326,7 @@ class NegativeBinomialView(LogisticView):
         return replace(state, weights=weights, parameter=np.exp(drawn))
 
 
-def draw_tables(data: ViewData, r: FloatArray, rng: Generator) -> FloatArray:
+def draw_tables(data: ViewData, r: Float64Array, rng: Generator) -> Float64Array:
     """Draw the total number of tables of every column's counts, shape (M,).
 
     The tables of a count y are sums over j < y of Bernoulli(r / (r + j)); their total needs only
@@ -325,7 +346,7 @@ def draw_tables(data: ViewData, r: FloatArray, rng: Generator) -> FloatArray:
     return np.array(totals)
 
 
-def _tables(counts: FloatArray, r: float, rng: Generator) -> float:
+def _tables(counts: Float64Array, r: float, rng: Generator) -> float:
     """Draw the total number of tables of the counts of one column, (N,)."""
     limit = int(_ONE_BY_ONE * max(r, 1.0))
     first = np.minimum(counts, limit).astype(np.int64)

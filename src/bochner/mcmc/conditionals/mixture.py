@@ -10,8 +10,8 @@ import numpy as np
 from numpy.random import Generator
 from scipy.special import gammaln
 
-from bochner.data.arrays import IntArray
-from bochner.mcmc.draws import FloatArray, categorical, inverse_wishart
+from bochner.data.arrays import Float64Array, IntArray
+from bochner.mcmc.draws import categorical, inverse_wishart
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class Components:
     covariances : ndarray of shape (C, D, D)
     """
 
-    means: FloatArray
-    covariances: FloatArray
+    means: Float64Array
+    covariances: Float64Array
 
     @functools.cached_property
-    def roots(self) -> FloatArray:
+    def roots(self) -> Float64Array:
         """Cholesky factors of the covariances, shape (C, D, D)."""
         return np.asarray(np.linalg.cholesky(self.covariances))
 
@@ -58,8 +58,8 @@ class NormalInverseWishart:
     scale: float
 
     def log_marginal(
-        self, count: FloatArray, total: FloatArray, squares: FloatArray
-    ) -> FloatArray:
+        self, count: Float64Array, total: Float64Array, squares: Float64Array
+    ) -> Float64Array:
         """Return the log marginal likelihood of the points of each component.
 
         Parameters
@@ -92,11 +92,13 @@ class NormalInverseWishart:
         constant = -0.5 * count * dim * np.log(np.pi)
         return np.asarray(constant + gammas.sum(-1) + prior - 0.5 * degrees * logdet + shrink)
 
-    def _scale(self, total: FloatArray, squares: FloatArray, kappa: FloatArray) -> FloatArray:
+    def _scale(
+        self, total: Float64Array, squares: Float64Array, kappa: Float64Array
+    ) -> Float64Array:
         outer = total[..., :, None] * total[..., None, :]
         return self.scale * np.eye(self.dim) + squares - outer / kappa[..., None, None]
 
-    def draw(self, points: FloatArray, rng: Generator) -> tuple[FloatArray, FloatArray]:
+    def draw(self, points: Float64Array, rng: Generator) -> tuple[Float64Array, Float64Array]:
         """Draw mean and covariance of a component given its points, (n, D) -> (D,), (D, D)."""
         total = points.sum(0)
         squares = points.T @ points
@@ -109,7 +111,7 @@ class NormalInverseWishart:
 
 
 def draw_components(
-    points: FloatArray, labels: IntArray, prior: NormalInverseWishart, rng: Generator
+    points: Float64Array, labels: IntArray, prior: NormalInverseWishart, rng: Generator
 ) -> Components:
     """Draw the components in use given their points.
 
@@ -131,8 +133,8 @@ def draw_components(
 
 
 def _sums(
-    points: FloatArray, outer: FloatArray, labels: IntArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+    points: Float64Array, outer: Float64Array, labels: IntArray
+) -> tuple[Float64Array, Float64Array, Float64Array]:
     """Return number, sum and sum of outer products of the points of each component."""
     size = int(labels.max()) + 1
     member = (labels[None, :] == np.arange(size)[:, None]).astype(np.float64)
@@ -144,7 +146,7 @@ class _Clusters:
     """Sufficient statistics of the components while points change their labels."""
 
     def __init__(
-        self, points: FloatArray, labels: IntArray, prior: NormalInverseWishart
+        self, points: Float64Array, labels: IntArray, prior: NormalInverseWishart
     ) -> None:
         self.points = points
         self.labels = labels.copy()
@@ -194,7 +196,7 @@ class _Clusters:
 
 
 def draw_assignments(
-    points: FloatArray,
+    points: Float64Array,
     labels: IntArray,
     concentration: float,
     prior: NormalInverseWishart,
@@ -247,7 +249,7 @@ def log_partition(labels: IntArray, concentration: float) -> float:
     return float(ways + gammaln(concentration) - gammaln(concentration + size))
 
 
-def log_points(points: FloatArray, labels: IntArray, prior: NormalInverseWishart) -> float:
+def log_points(points: Float64Array, labels: IntArray, prior: NormalInverseWishart) -> float:
     """Return the log density of frequencies given their labels, the components integrated out."""
     outer = points[:, :, None] * points[:, None, :]
     return float(prior.log_marginal(*_sums(points, outer, labels)).sum())
@@ -268,12 +270,12 @@ class Scatter:
         Of the prior.
     """
 
-    matrices: FloatArray
-    degrees: FloatArray
+    matrices: Float64Array
+    degrees: Float64Array
     scale: float
 
     @classmethod
-    def of(cls, points: FloatArray, labels: IntArray, prior: NormalInverseWishart) -> Self:
+    def of(cls, points: Float64Array, labels: IntArray, prior: NormalInverseWishart) -> Self:
         """Sum over the points (H, D) of each label, shape (H,)."""
         count, total, squares = _sums(points, points[:, :, None] * points[:, None, :], labels)
         outer = total[:, :, None] * total[:, None, :]
@@ -285,7 +287,7 @@ class Scatter:
         """D."""
         return int(self.matrices.shape[-1])
 
-    def log_density(self, linear: FloatArray) -> float:
+    def log_density(self, linear: Float64Array) -> float:
         """Return the log density of points @ linear^T, (D, D), up to a constant."""
         moved = linear @ self.matrices @ linear.T + self.scale * np.eye(self.dim)
         return float(-0.5 * self.degrees @ np.linalg.slogdet(moved)[1])

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.random import Generator
 
-from bochner.data.arrays import IntArray
-from bochner.mcmc.draws import FloatArray
+from bochner.data.arrays import Float64Array, IntArray
 
 # Steps out on each side at the most. Neal (2003): a limit keeps the update valid as long as it is
 # divided at random between the sides.
@@ -18,11 +17,11 @@ _MOST_SHRINKS = 200
 
 
 def slice_sample(
-    x: FloatArray,
-    log_density: Callable[[FloatArray], FloatArray],
+    x: Float64Array,
+    log_density: Callable[[Float64Array], Float64Array],
     rng: Generator,
     width: float = 1.0,
-) -> FloatArray:
+) -> Float64Array:
     """Update independent scalars by slice sampling with stepping out.
 
     Parameters
@@ -65,12 +64,12 @@ def slice_sample(
 
 
 def _step_out(
-    end: FloatArray,
+    end: Float64Array,
     step: float,
     allowed: IntArray,
-    level: FloatArray,
-    log_density: Callable[[FloatArray], FloatArray],
-) -> FloatArray:
+    level: Float64Array,
+    log_density: Callable[[Float64Array], Float64Array],
+) -> Float64Array:
     """Move ends of intervals outwards while they are inside the slice."""
     allowed = allowed.copy()
     while True:
@@ -82,12 +81,12 @@ def _step_out(
 
 
 def elliptical(
-    x: FloatArray,
-    noise: FloatArray,
-    log_likelihood: Callable[[FloatArray, IntArray], FloatArray],
+    x: Float64Array,
+    noise: Float64Array,
+    log_likelihood: Callable[[Float64Array, IntArray], Float64Array],
     rng: Generator,
-    current: FloatArray | None = None,
-) -> tuple[FloatArray, FloatArray]:
+    current: Float64Array | None = None,
+) -> tuple[Float64Array, Float64Array]:
     """Update independent rows by elliptical slice sampling.
 
     Parameters

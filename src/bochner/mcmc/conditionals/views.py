@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from bochner.data.arrays import IntArray
+from bochner.data.arrays import Float64Array, IntArray
 from bochner.mcmc.conditionals import mixture
 from bochner.mcmc.conditionals.frequencies import (
     FrequencyKernel,
@@ -19,7 +19,6 @@ from bochner.mcmc.conditionals.frequencies import (
 )
 from bochner.mcmc.conditionals.mixture import Components, NormalInverseWishart
 from bochner.mcmc.conditionals.weights import GaussianForm
-from bochner.mcmc.draws import FloatArray
 from bochner.mcmc.features import features, pull_back
 from bochner.mcmc.priors import Priors
 
@@ -48,13 +47,13 @@ class ViewState:
         Of the likelihood: the noise variance (1,), the dispersion (1,) or (M,), or nothing (0,).
     """
 
-    points: FloatArray
+    points: Float64Array
     labels: IntArray
     components: Components
     concentration: float
     variance: float
-    weights: FloatArray
-    parameter: FloatArray
+    weights: Float64Array
+    parameter: Float64Array
 
 
 @dataclass(frozen=True)
@@ -70,12 +69,12 @@ class ViewData:
         Added to psi: logarithms of size factors.
     """
 
-    values: FloatArray
+    values: Float64Array
     observed: NDArray[np.bool_]
-    offset: FloatArray
+    offset: Float64Array
 
     @classmethod
-    def of(cls, Y: FloatArray, offset: FloatArray | float = 0.0) -> Self:
+    def of(cls, Y: Float64Array, offset: Float64Array | float = 0.0) -> Self:
         """Take data of shape (N, M), NaN = missing."""
         observed = ~np.isnan(Y)
         return cls(np.where(observed, Y, 0.0), observed, np.zeros(Y.shape[0]) + offset)
@@ -93,8 +92,8 @@ class WeightMoments:
         The group of each column.
     """
 
-    mean: FloatArray
-    covariances: FloatArray
+    mean: Float64Array
+    covariances: Float64Array
     group_of: IntArray
 
 
@@ -135,11 +134,11 @@ class ViewModel(ABC):
 
     # -- features
 
-    def see(self, x: FloatArray) -> FloatArray:
+    def see(self, x: Float64Array) -> Float64Array:
         """Return the latents as this view sees them, (n, D) -> (n, D_v)."""
         return x[:, list(self.dims)]
 
-    def spectrum(self, state: ViewState) -> tuple[FloatArray, FloatArray]:
+    def spectrum(self, state: ViewState) -> tuple[Float64Array, Float64Array]:
         """Return frequencies (P, D_v) and amplitudes (P,).
 
         The intercept is a last frequency 0, whose cosine is 1.
@@ -150,11 +149,11 @@ class ViewModel(ABC):
         points = np.vstack([state.points, np.zeros((1, len(self.dims)))])
         return points, np.append(amplitude, self.priors.intercept)
 
-    def phi(self, state: ViewState, x: FloatArray) -> FloatArray:
+    def phi(self, state: ViewState, x: Float64Array) -> Float64Array:
         """Return the features of rows, (n, D) -> (n, K)."""
         return features(self.see(x), *self.spectrum(state))
 
-    def psi(self, state: ViewState, x: FloatArray) -> FloatArray:
+    def psi(self, state: ViewState, x: Float64Array) -> Float64Array:
         """Return the linear predictor of every entry, shape (N, M)."""
         return np.asarray(self.data.offset[:, None] + self.phi(state, x) @ state.weights)
 
@@ -167,33 +166,35 @@ class ViewModel(ABC):
     # -- likelihood
 
     @abstractmethod
-    def log_prob(self, psi: FloatArray, parameter: FloatArray, rows: Rows) -> FloatArray:
+    def log_prob(self, psi: Float64Array, parameter: Float64Array, rows: Rows) -> Float64Array:
         """Return log p of the entries of some rows, 0 where missing, shape (n, M)."""
 
     def log_prob_of_psi(
-        self, psi: FloatArray, parameter: FloatArray, rows: Rows
-    ) -> FloatArray:
+        self, psi: Float64Array, parameter: Float64Array, rows: Rows
+    ) -> Float64Array:
         """Return `log_prob` less what does not depend on psi, shape (n, M)."""
         return self.log_prob(psi, parameter, rows)
 
     @abstractmethod
-    def score(self, psi: FloatArray, parameter: FloatArray) -> FloatArray:
+    def score(self, psi: Float64Array, parameter: Float64Array) -> Float64Array:
         """Return d log p / d psi, 0 where missing, shape (N, M)."""
 
     @abstractmethod
-    def form(self, psi: FloatArray, parameter: FloatArray, rng: Generator) -> GaussianForm:
+    def form(self, psi: Float64Array, parameter: Float64Array, rng: Generator) -> GaussianForm:
         """Return the likelihood as a quadratic function of psi, auxiliary variables drawn."""
 
     @abstractmethod
-    def draw_parameter(self, rng: Generator) -> FloatArray:
+    def draw_parameter(self, rng: Generator) -> Float64Array:
         """Draw the likelihood's parameter from its prior."""
 
     @abstractmethod
-    def draw_variance(self, parameter: FloatArray, rng: Generator) -> float:
+    def draw_variance(self, parameter: Float64Array, rng: Generator) -> float:
         """Draw the kernel's variance from its prior."""
 
     @abstractmethod
-    def draw_data(self, psi: FloatArray, parameter: FloatArray, rng: Generator) -> FloatArray:
+    def draw_data(
+        self, psi: Float64Array, parameter: Float64Array, rng: Generator
+    ) -> Float64Array:
         """Draw data given psi, shape (N, M)."""
 
     @abstractmethod
@@ -201,25 +202,29 @@ class ViewModel(ABC):
         """Return the log density of variance and parameter, in their logarithms."""
 
     @abstractmethod
-    def update_weights(self, state: ViewState, x: FloatArray, rng: Generator) -> ViewState:
+    def update_weights(self, state: ViewState, x: Float64Array, rng: Generator) -> ViewState:
         """Draw weights, variance and the likelihood's parameter."""
 
     @abstractmethod
-    def weight_moments(self, state: ViewState, x: FloatArray, rng: Generator) -> WeightMoments:
+    def weight_moments(
+        self, state: ViewState, x: Float64Array, rng: Generator
+    ) -> WeightMoments:
         """Return the distribution of the weights given the rest, auxiliary variables drawn."""
 
-    def row_objective(self, state: ViewState, x: FloatArray, rows: IntArray) -> FloatArray:
+    def row_objective(self, state: ViewState, x: Float64Array, rows: IntArray) -> Float64Array:
         """Return the log likelihood of some rows at latents x up to constants, given the weights,
         (n, D), (n,) -> (n,).
         """
         psi = self.data.offset[rows, None] + self.phi(state, x) @ state.weights
         return np.asarray(self.log_prob_of_psi(psi, state.parameter, rows).sum(1))
 
-    def log_likelihood(self, state: ViewState, x: FloatArray) -> float:
+    def log_likelihood(self, state: ViewState, x: Float64Array) -> float:
         """Return the log likelihood of all entries."""
         return float(self.log_prob(self.psi(state, x), state.parameter, EVERY).sum())
 
-    def latent_objective(self, state: ViewState, x: FloatArray) -> tuple[float, FloatArray]:
+    def latent_objective(
+        self, state: ViewState, x: Float64Array
+    ) -> tuple[float, Float64Array]:
         """Return the log likelihood up to a constant, given the weights, and its gradient in the
         latents, (N, D).
         """
@@ -233,7 +238,7 @@ class ViewModel(ABC):
     def completed(
         self,
         state: ViewState,  # noqa: ARG002
-        x: FloatArray,  # noqa: ARG002
+        x: Float64Array,  # noqa: ARG002
         rng: Generator,  # noqa: ARG002
     ) -> Self:
         """Return the view whose `latent_objective` moves latents: this one, or one whose missing
@@ -244,13 +249,13 @@ class ViewModel(ABC):
     def redraw_weights(
         self,
         state: ViewState,
-        x: FloatArray,  # noqa: ARG002
+        x: Float64Array,  # noqa: ARG002
         rng: Generator,  # noqa: ARG002
     ) -> ViewState:
         """Draw the weights again where `latent_objective` had integrated them out."""
         return state
 
-    def widen(self, gradient: FloatArray, n_components: int) -> FloatArray:
+    def widen(self, gradient: Float64Array, n_components: int) -> Float64Array:
         """Return a gradient in the dimensions that the view sees as one in all of them."""
         out = np.zeros((gradient.shape[0], n_components))
         out[:, list(self.dims)] = gradient
@@ -296,7 +301,7 @@ class ViewModel(ABC):
         return replace(state, components=components)
 
     def update_frequencies(
-        self, state: ViewState, x: FloatArray, kernel: FrequencyKernel, rng: Generator
+        self, state: ViewState, x: Float64Array, kernel: FrequencyKernel, rng: Generator
     ) -> tuple[ViewState, float]:
         """Update every frequency and its weights; return the share that moved, too."""
         psi = self.psi(state, x)
@@ -317,7 +322,7 @@ class ViewModel(ABC):
         )
         return replace(state, concentration=drawn)
 
-    def log_joint(self, state: ViewState, x: FloatArray) -> float:
+    def log_joint(self, state: ViewState, x: Float64Array) -> float:
         """Return the log density of data and state given the latents, components integrated
         out.
         """

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.random import Generator
 from scipy.linalg import solve_triangular
 
-from bochner.mcmc.draws import FloatArray
+from bochner.data.arrays import Float64Array
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class GaussianForm:
     linear, precision : ndarray of shape (N, M)
     """
 
-    linear: FloatArray
-    precision: FloatArray
+    linear: Float64Array
+    precision: Float64Array
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class WeightPosterior:
         Lower Cholesky factors of the precisions.
     """
 
-    mean: FloatArray
-    root: FloatArray
+    mean: Float64Array
+    root: Float64Array
 
-    def draw(self, rng: Generator) -> FloatArray:
+    def draw(self, rng: Generator) -> Float64Array:
         """Draw the weights, shape (K, M)."""
         noise = rng.standard_normal(self.mean.T.shape)
         steps = [
@@ -51,14 +51,14 @@ class WeightPosterior:
         ]
         return np.asarray(self.mean + np.stack(steps, axis=1))
 
-    def covariances(self) -> FloatArray:
+    def covariances(self) -> Float64Array:
         """Return the covariance of every column's weights, shape (M, K, K)."""
         eye = np.eye(self.mean.shape[0])
         inverses = [solve_triangular(root, eye, lower=True) for root in self.root]
         return np.stack([inverse.T @ inverse for inverse in inverses])
 
 
-def weight_posterior(phi: FloatArray, form: GaussianForm) -> WeightPosterior:
+def weight_posterior(phi: Float64Array, form: GaussianForm) -> WeightPosterior:
     """Return the posterior of the weights, whose prior is standard normal.
 
     Parameters
@@ -79,7 +79,7 @@ def weight_posterior(phi: FloatArray, form: GaussianForm) -> WeightPosterior:
     return WeightPosterior(np.stack(mean, axis=1), root)
 
 
-def _solve(root: FloatArray, right: FloatArray) -> FloatArray:
+def _solve(root: Float64Array, right: Float64Array) -> Float64Array:
     half = solve_triangular(root, right, lower=True, check_finite=False)
     return np.asarray(solve_triangular(root, half, lower=True, trans="T", check_finite=False))
 
@@ -100,13 +100,13 @@ class Pair:
     """
 
     log_marginal: float
-    first: FloatArray
-    cross: FloatArray
-    second: FloatArray
-    linear: FloatArray
-    phi: FloatArray
+    first: Float64Array
+    cross: Float64Array
+    second: Float64Array
+    linear: Float64Array
+    phi: Float64Array
 
-    def draw(self, rng: Generator) -> FloatArray:
+    def draw(self, rng: Generator) -> Float64Array:
         """Draw the pair, shape (2, M)."""
         noise = rng.standard_normal(self.linear.shape)
         # Cholesky factor of the precision: [[a, 0], [b, c]]
@@ -119,7 +119,7 @@ class Pair:
         return np.stack([one, two])
 
 
-def pairs(phi: FloatArray, score: FloatArray, precision: FloatArray) -> list[Pair]:
+def pairs(phi: Float64Array, score: Float64Array, precision: Float64Array) -> list[Pair]:
     """Integrate the weights of frequencies out, each beside the same others.
 
     Parameters
