@@ -51,6 +51,20 @@ def test_sparse_rows_give_the_features_of_the_array(model, X, kind, dtype):
     )
 
 
+@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csc_array, sp.coo_array])
+@pytest.mark.parametrize("dtype", [np.float16, ">f8", ">i4"])
+def test_sparse_rows_of_types_that_scipy_does_not_cut(X, kind, dtype):
+    rows = np.where(X > 0.6, np.round(8 * X), 0.0)
+    given = kind(rows)
+    given.data = given.data.astype(dtype)
+    model = FourierFeatures(n_components=6, random_state=0).fit(given)
+    np.testing.assert_allclose(model.transform(given), model.transform(rows), atol=1e-12)
+    assert model.transform(given).dtype == model.transform(rows.astype(dtype)).dtype
+    parts = np.concatenate(list(model.iter_transform(given, 7)))
+    np.testing.assert_allclose(parts, model.transform(rows), atol=1e-12)
+    assert given.dtype == dtype
+
+
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 def test_tables_of_sparse_columns_are_tables(model, X):
     table = pd.DataFrame(np.where(X > 0.3, X, 0.0), columns=["a", "b", "c"])

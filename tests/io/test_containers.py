@@ -127,6 +127,24 @@ def test_views_that_cannot_be_stacked(views, text):
         bo.stack(views)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, ">f8", ">i4"])
+def test_sparse_matrices_of_types_that_scipy_does_not_cut(dtype, tmp_path):
+    anndata = pytest.importorskip("anndata")
+    values = np.random.default_rng(100).poisson(1.0, size=(30, 4))
+    matrix = sp.csr_matrix(values.astype(np.float64))
+    matrix.data = matrix.data.astype(dtype)
+    stacked, _ = bo.stack({"a": matrix, "b": matrix})
+    np.testing.assert_array_equal(stacked, np.hstack([values, values]))
+    path = tmp_path / "counts.h5ad"
+    anndata.AnnData(matrix).write_h5ad(path)
+    np.testing.assert_array_equal(bo.open_rows(path).read(3, 9), values[3:9])
+    adata = anndata.AnnData(matrix)
+    bo.fit_anndata(adata, **SMALL)
+    model = bo.NGMVLVM(**SMALL).fit(matrix)
+    np.testing.assert_array_equal(model.transform(matrix), model.embedding_)
+    assert bo.report(model, matrix, path=tmp_path / "page.html").exists()
+
+
 def test_a_sparse_matrix_is_written_out_up_to_a_limit(monkeypatch):
     X = sp.random_array((5000, 7), density=0.2, rng=np.random.default_rng(0), format="coo")
     np.testing.assert_array_equal(dense(X, "X"), X.toarray())

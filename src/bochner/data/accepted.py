@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, validate_parameter_constraints
 
 from bochner.data.columns import ColumnNames, describe_column
-from bochner.data.file_arrays import check_places
+from bochner.data.file_arrays import check_places, computable
 from bochner.errors import InputError, message, shown
 
 P = ParamSpec("P")
@@ -37,7 +37,8 @@ _MIXED = "fit the mixed table with likelihood='auto'"
 
 def as_rows(X: object) -> Any:
     """Return rows as an estimator takes them: masked entries of an array become NaN, pandas.NA
-    among objects too, frames of sparse columns that are not 0 elsewhere dense.
+    among objects too, frames of sparse columns that are not 0 elsewhere dense, and sparse matrices
+    have a type that scipy computes with.
 
     Parameters
     ----------
@@ -64,6 +65,7 @@ def as_rows(X: object) -> Any:
     _check_container(X)
     _check_names(X)
     check_places(X, "X")
+    X = computable(X)
     types = getattr(X, "dtypes", ()) if hasattr(X, "iloc") else ()
     if any(getattr(kind, "fill_value", 0) != 0 for kind in types):
         return X.sparse.to_dense() if hasattr(X, "sparse") else X

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bochner.errors import InputError, message
 
@@ -139,3 +140,25 @@ def places_outside(shape: tuple[int, int], place: str, reason: object) -> InputE
     got = f"entries outside it in {place} ({reason})"
     do = "write the file again, or build the matrix anew: it is damaged"
     return InputError(message(f"a sparse matrix of {shape[0]:,} × {shape[1]:,}", got, do))
+
+
+def computable(X: Any) -> Any:
+    """Return a sparse matrix of a type that scipy computes with; whatever else as it is.
+
+    scipy builds matrices of float16, and of numbers whose bytes are in another machine's order, but
+    neither cuts them nor writes them out. They become double precision, as arrays of float16 do,
+    and numbers in the order of this machine.
+
+    Parameters
+    ----------
+    X : scipy sparse matrix, or anything
+
+    Returns
+    -------
+    The same, or a copy.
+    """
+    given = X.dtype if sp.issparse(X) else None  # type: ignore[attr-defined]
+    if given is None:
+        return X
+    dtype = np.dtype(np.float64) if given == np.float16 else given.newbyteorder("=")
+    return X if dtype == given else X.astype(dtype)

@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
-from bochner.data.file_arrays import changed, check_places
+from bochner.data.file_arrays import changed, check_places, computable
 from bochner.data.row_sources import ArraySource, read_by_parts
 from bochner.errors import InputError
 from bochner.memory import chunks
@@ -58,10 +58,11 @@ def cut(X: object, size: int) -> Iterator[object]:
 
 
 def by_rows(X: Any) -> Any:
-    """Return a sparse matrix compressed by rows, so that they can be cut; whatever else as it
-    is.
+    """Return a sparse matrix compressed by rows, of a type that scipy computes with, so that
+    they can be cut; whatever else as it is.
     """
     check_places(X, "X")
+    X = computable(X)
     compressed = getattr(X, "tocsr", None)
     return X if compressed is None else compressed()
 

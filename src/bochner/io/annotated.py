@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bochner.data.columns import listing
-from bochner.data.file_arrays import check_places
+from bochner.data.file_arrays import check_places, computable
 from bochner.errors import InputError, message
 from bochner.extras import require
 from bochner.io.join import check_unique, join
@@ -125,6 +125,7 @@ def from_anndata(
         columns = [str(name) for name in adata.var_names]
     matrix = _in_memory(matrix)
     check_places(matrix, place)
+    matrix = computable(matrix)
     if mask_var is not None:
         mask = mask_of(adata.var, adata.n_vars, mask_var, place)
         matrix = matrix[:, mask]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.data.file_arrays import check_places
+from bochner.data.file_arrays import check_places, computable
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.memory import chunks
 
@@ -127,7 +127,7 @@ def dense(X: Any, place: str, dtype: Any = np.float64) -> NDArray[Any]:
             )
         )
     out = np.empty(X.shape, dtype=dtype)
-    rows = X.tocsr()
+    rows = computable(X).tocsr()
     for cut in chunks(X.shape[0], DENSE_ROWS):
         out[cut] = rows[cut].toarray()
     return out

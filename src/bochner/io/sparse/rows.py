@@ -48,7 +48,7 @@ class SparseRows(RowSource):
         with readable(self._place):
             ends = np.asarray(self._group["indptr"][start : stop + 1], dtype=np.int64)
             entries = slice(int(ends[0]), int(ends[-1]))
-            values = self._group["data"][entries]
+            values = np.asarray(self._group["data"][entries], dtype=self.dtype)
             places = self._group["indices"][entries]
         shape = (stop - start, self._shape[1])
         try:
@@ -56,7 +56,7 @@ class SparseRows(RowSource):
         except ValueError as error:
             raise places_outside(shape, self._place, error) from error
         check_places(rows, self._place)
-        return rows[:, self._index].astype(self.dtype)
+        return rows[:, self._index]
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Return the rows from ``start`` to before ``stop``."""
