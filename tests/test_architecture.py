@@ -37,7 +37,8 @@ LAYERS: dict[str, str] = {
         kernels.spectral_mixture kernels.stationary kernels.dirichlet_process
         kernels.nonstationary kernels.periodic kernels""",
     "F3 features": """
-        features.bounds features.fourier features.maclaurin features.spherical features""",
+        features.bounds features.waves features.fourier features.maclaurin features.spherical
+        features""",
     "F4 likelihoods": """
         likelihoods.densities likelihoods.likelihood likelihoods.nonconjugate likelihoods.counts
         likelihoods.poisson likelihoods.polya_gamma likelihoods.binomial

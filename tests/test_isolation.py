@@ -119,6 +119,22 @@ def test_feature_maps_learn_what_they_learn_alone(name, surroundings):
     np.testing.assert_array_equal(MAPS[name].transform(X), alone)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", MAPS)
+def test_feature_maps_are_computed_in_full_precision_under_autocast(name, dtype):
+    model = MAPS[name].fit(X)
+    rows = X.astype(dtype)
+    tensor = torch.from_numpy(rows)
+    alone = model.transform(rows)
+    error = model.approximation_error(rows)
+    with torch.autocast("cpu"):
+        features = model.transform(tensor)
+        assert features.dtype == tensor.dtype
+        np.testing.assert_array_equal(features.numpy(), alone)
+        np.testing.assert_array_equal(model.transform(rows), alone)
+        assert model.approximation_error(rows) == error
+
+
 def test_choices_and_checks_of_models_are_what_they_are_alone():
     def result():
         with warnings.catch_warnings():

@@ -5,7 +5,8 @@ own gradients in closed form, and the device on which all that happens.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -368,3 +369,15 @@ def check_dense(X: Tensor) -> None:
         kind = "on the device 'meta'" if X.is_meta else f"of {X.dtype}, {X.layout}"
         do = "pass X.to_dense() or X.dequantize(), or a scipy sparse matrix"
         raise InputError(message("a dense tensor of numbers", f"one {kind}", do))
+
+
+@contextmanager
+def own_precision() -> Iterator[None]:
+    """Let products be computed in the precision of their factors, whether or not the program
+    around has autocast on.
+    """
+    with ExitStack() as settings:
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                settings.enter_context(torch.autocast(kind, enabled=False))
+        yield

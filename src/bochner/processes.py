@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from bochner.errors import InputError, message, warn_user
+from bochner.linalg import own_precision
 
 T = TypeVar("T")
 # Seconds that a process waits for the others.
@@ -472,9 +473,7 @@ def isolated(method: Callable[P, R]) -> Callable[P, R]:
         with ExitStack() as settings:
             settings.enter_context(torch.inference_mode(False))
             settings.enter_context(torch.enable_grad())
-            for kind in ("cpu", "cuda"):
-                if torch.is_autocast_enabled(kind):
-                    settings.enter_context(torch.autocast(kind, enabled=False))
+            settings.enter_context(own_precision())
             # only then: a context of a device makes every operation slower
             if torch.get_default_device().type != "cpu":
                 settings.enter_context(torch.device("cpu"))

@@ -16,14 +16,15 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import Tags, check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from bochner import random
 from bochner.data.accepted import COUNT, FLAG, as_rows, check, check_kind
 from bochner.data.row_sources import floating, is_stored, read_by_parts
 from bochner.errors import DataWarning, InputError, message, warn_user
-from bochner.feature_maps.sections import counted_from, cut, dense, sections
+from bochner.feature_maps.sections import counted_from, cut, dense, sections, values_of
 from bochner.kernels.domains import IndefiniteKernel, magnitude_of
-from bochner.linalg import check_dense, device_named
+from bochner.linalg import check_dense, device_named, own_precision
 from bochner.memory import Memory
 from bochner.processes import transactional
 
@@ -78,8 +79,9 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Returns
         -------
         ndarray, Tensor or Dask array of shape (n_samples, n_components)
-            In X's precision. A tensor gives a tensor on the same device, differentiable once in X;
-            a Dask array gives one, chunk by chunk, computed when it is asked for.
+            In X's precision; of other types than float32 and float64, in float64. A tensor gives a
+            tensor on the same device, differentiable in X, in full precision under autocast
+            too; a Dask array gives one, chunk by chunk, computed when it is asked for.
 
         Raises
         ------
@@ -94,6 +96,12 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         DataWarning
             Rows of norm zero, for kernels on the sphere: they become zero features.
         """
+        if is_compiling():
+            # a compiler cannot follow checks of values: it leaves the map as it is
+            return torch.compiler.disable(self._whole)(X)  # type: ignore[no-untyped-call]
+        return self._whole(X)
+
+    def _whole(self, X: Any) -> Any:
         check_is_fitted(self)
         if is_stored(X) and hasattr(X, "map_blocks"):
             return self._lazily(X)
@@ -167,6 +175,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         )
 
     @torch.no_grad()
+    @own_precision()
     def approximation_error(self, X: object, relative: bool = False) -> float:
         """Return the root mean squared error of the kernel matrix over all pairs of different rows.
 
@@ -222,6 +231,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         tags.input_tags.sparse = True
         return tags
 
+    @own_precision()
     def _transform(self, X: object) -> tuple[Any, int]:
         rows = self._prepared(self._validate(X, reset=False))
         features = self._features(rows)
@@ -310,7 +320,7 @@ class FeatureMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         rows = X if X.dtype in (torch.float32, torch.float64) or X.is_complex() else X.double()
         # Shape, names and number of columns show in the first rows: a tensor on a device is not
         # copied for them.
-        validate_data(self, rows[: max(1, min_samples)].detach().cpu().numpy(), **options)
+        validate_data(self, values_of(rows[: max(1, min_samples)]), **options)
         wrong = (~torch.isfinite(rows)).nonzero()
         if len(wrong):
             row, column = wrong[0].tolist()

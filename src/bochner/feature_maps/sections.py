@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
+from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 from torch import Tensor
 
 from bochner.data.file_arrays import changed, check_places, computable
 from bochner.data.row_sources import ArraySource, read_by_parts
-from bochner.errors import InputError
+from bochner.errors import InputError, message
 from bochner.memory import chunks
 
 # Numbers of a section of a sparse matrix, which becomes dense.
@@ -74,6 +75,25 @@ def dense(X: Any) -> Any:
     types = list(getattr(X, "dtypes", ())) if hasattr(X, "sparse") else []
     sparse = bool(types) and all(hasattr(kind, "fill_value") for kind in types)
     return X.sparse.to_dense() if sparse else X
+
+
+def values_of(X: Tensor) -> NDArray[Any]:
+    """Return the numbers of a dense tensor.
+
+    Raises
+    ------
+    InputError
+        It stands for numbers that only a transform of torch has: torch.func, torch.export.
+    """
+    try:
+        return X.detach().cpu().numpy()
+    except RuntimeError as error:
+        do = (
+            "call this outside of torch.func and torch.export; derivatives are those of "
+            "torch.autograd: torch.autograd.functional.jacobian(model.transform, X)"
+        )
+        got = f"one that holds none ({str(error).splitlines()[0].rstrip('.')})"
+        raise InputError(message("a tensor of numbers", got, do)) from error
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from bochner._typing import Context
 from bochner.errors import InputError, message
+from bochner.features.waves import beside, pull_back_again
 from bochner.kernels.base import Frequencies
 from bochner.memory import Scratch, chunks
 
@@ -116,11 +117,11 @@ def evaluate(x: Tensor, frequencies: Frequencies, scratch: Scratch | None = None
     n_pairs = w1.shape[-2]
     shape = (*w1.shape[:-1], x.shape[-2])
     memory = scratch or Scratch(x)
-    beside = _beside(x, frequencies)
+    given = beside(x, frequencies)
     x = frequencies.latents(x).mT.contiguous()
     features = memory.take("features", *shape[:-2], frequencies.n_features, shape[-1])
     if frequencies.n_linear:
-        torch.mul(beside, frequencies.linear[:, None], out=features[2 * n_pairs :])
+        torch.mul(given, frequencies.linear[:, None], out=features[2 * n_pairs :])
     if w2 is None:
         centre = None
         gap = None
@@ -141,13 +142,7 @@ def evaluate(x: Tensor, frequencies: Frequencies, scratch: Scratch | None = None
     sin = middle.sin_()
     torch.mul(cos, envelope, out=features.narrow(-2, 0, n_pairs))
     torch.mul(sin, envelope, out=features.narrow(-2, n_pairs, n_pairs))
-    return Trace(x, beside, features, cos, sin, centre, gap, half_gap, cos_gap, memory)
-
-
-def _beside(x: Tensor, frequencies: Frequencies) -> Tensor:
-    """Return the covariates beside latents, (n, D + L) -> (L, n); 0 where they are left out."""
-    given = x[..., frequencies.first.shape[-1] :].mT
-    return given if given.shape[-2] else x.new_zeros(frequencies.n_linear, x.shape[-2])
+    return Trace(x, given, features, cos, sin, centre, gap, half_gap, cos_gap, memory)
 
 
 def _phases(w: Tensor, x: Tensor, out: Tensor) -> Tensor:
@@ -232,15 +227,16 @@ class _FourierFeatures(torch.autograd.Function):
         return evaluate(x, Frequencies(first, second, amplitude, linear)).features
 
     @staticmethod
-    def backward(
-        ctx: Context, upstream: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:
+    def backward(ctx: Context, upstream: Tensor) -> tuple[Tensor | None, ...]:
         frequencies = Frequencies(*ctx.saved_tensors[1:])
+        # derivatives of the derivatives are wanted
+        if torch.is_grad_enabled():
+            return pull_back_again(ctx.saved_tensors[0], frequencies, upstream)
         return pull_back(evaluate(ctx.saved_tensors[0], frequencies), frequencies, upstream)
 
 
 def fourier_features(x: Tensor, frequencies: Frequencies) -> Tensor:
-    """Return the random features of the rows of x, differentiable once in every argument.
+    """Return the random features of the rows of x, differentiable in every argument.
 
     Parameters
     ----------
@@ -265,7 +261,7 @@ def fourier_features(x: Tensor, frequencies: Frequencies) -> Tensor:
 
 
 def feature_rows(x: Tensor, frequencies: Frequencies) -> Tensor:
-    """Return the random features of rows as rows, differentiable once in x.
+    """Return the random features of rows as rows, differentiable in x.
 
     Parameters
     ----------
