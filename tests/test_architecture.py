@@ -64,7 +64,8 @@ LAYERS: dict[str, str] = {
         weight_posterior.incomplete_conditioning weight_posterior.site_conditioning
         weight_posterior.conditioning weight_posterior.posterior
         weight_posterior.downdating weight_posterior
-        latent_inference.fixed_order latent_inference.entry_terms latent_inference.row_bound
+        latent_inference.fixed_order latent_inference.entry_terms
+        latent_inference.quadratic_forms latent_inference.row_bound
         latent_inference.candidate_table
         latent_inference.polynomials latent_inference.cells latent_inference.modes
         latent_inference.many_rows latent_inference.infer latent_inference.mixtures

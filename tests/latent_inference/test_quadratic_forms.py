@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from bochner.kernels.spectral_mixture import SpectralMixture
-from bochner.latent_inference.row_bound import (
+from bochner.latent_inference.quadratic_forms import (
+    ByPattern,
     Factored,
-    PerRow,
     Shared,
+    patterns_of,
     quadratic_of,
 )
 from bochner.likelihoods.likelihood import Gaussian
@@ -52,7 +53,7 @@ def test_factors_multiply_as_the_matrices_that_they_make(dim, noise):
     # where every point has many slopes matrices are formed
     formed = quadratic_of(view, 0, s2, observed, 20, shared=False)
     assert isinstance(factored, Factored)
-    assert isinstance(formed, PerRow)
+    assert isinstance(formed, ByPattern)
     torch.testing.assert_close(factored.push(j, rows), formed.push(j, rows))
     for row in range(5):
         alone = quadratic_of(view, 0, s2, observed[[row]], dim, shared=True)
@@ -85,3 +86,33 @@ def test_few_products_are_made_where_groups_are_few():
     assert not _view(2, n_groups=5, m=8).stays_factored(2)
     assert _view(2, noise="column", n_groups=2).stays_factored(2)
     assert not _view(2, noise="column", n_groups=3).stays_factored(2)
+
+
+@pytest.mark.parametrize("n_rows", [9, 90])
+@pytest.mark.parametrize("noise", ["view", "column"])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_rows_of_few_patterns_share_the_matrices_of_these(dim, noise, n_rows):
+    """Few points for each pattern are one product of all, many points a product of each."""
+    view = _view(dim, noise=noise)
+    s2 = torch.as_tensor(view.noise_variance, dtype=torch.float64)
+    patterns = torch.zeros(2, 60, dtype=torch.bool)
+    patterns[1, ::3] = True
+    observed = patterns[torch.arange(n_rows) % 2]
+    form = quadratic_of(view, 0, s2, observed, dim, shared=False)
+    assert isinstance(form, ByPattern)
+    assert len(form.matrices) == 2
+    rows = torch.arange(n_rows).repeat_interleave(2)
+    j = torch.randn(len(rows), 1 + dim, 80, generator=generator(3, "j"), dtype=torch.float64)
+    pushed = form.push(j, rows)
+    assert not pushed[observed[rows].sum(1) == 0].any()
+    alone = quadratic_of(view, 0, s2, observed[[1]], dim, shared=True)
+    some = rows % 2 == 1
+    torch.testing.assert_close(pushed[some], alone.push(j[some], rows[some]))
+
+
+@pytest.mark.parametrize("m", [1, 8, 61])
+def test_patterns_are_those_of_the_rows(m):
+    observed = torch.rand(50, m, generator=generator(5, "seen")) < 0.9
+    patterns, of_row = patterns_of(observed)
+    assert torch.equal(patterns[of_row], observed)
+    assert len(patterns) == len(torch.unique(observed, dim=0))

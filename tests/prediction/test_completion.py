@@ -13,6 +13,7 @@ import bochner as bo
 from bochner.kernels.spectral_mixture import SpectralMixture
 from bochner.latent_inference.infer import place
 from bochner.likelihoods.likelihood import Gaussian
+from bochner.prediction import tempering
 from bochner.prediction.completion import (
     Mixture,
     _paired,
@@ -24,7 +25,14 @@ from bochner.prediction.completion import (
 from bochner.prediction.decoding import complete as complete_by_modes
 from bochner.prediction.decoding import decode
 from bochner.prediction.row_posterior import predictive_placement
-from bochner.prediction.tempering import TEMPERATURES, Choice, learn
+from bochner.prediction.tempering import (
+    TEMPERATURES,
+    Choice,
+    HiddenViews,
+    density,
+    hidden,
+    learn,
+)
 from bochner.random import generator
 from bochner.weight_posterior.conditioning import SharedDraw
 from bochner.weight_posterior.posterior import ViewPosterior
@@ -96,7 +104,12 @@ def test_holes_within_a_view_come_from_the_modes_and_so_do_rows_without_a_temper
         torch.testing.assert_close(got[3], modes[3], **near)
         assert not torch.allclose(got[1:3, 6:], modes[1:3, 6:])
     none = complete(views, Mixture(x, {"a": None, "b": None}), [a, b])
-    torch.testing.assert_close(none[0][1:4], placed[0][1:4], **near)
+    # what a row shows stays
+    shown = torch.cat([a, b], dim=1)
+    for got, modes, otherwise in zip(
+        none, placed, (shown, 0.0 * shown.nan_to_num()), strict=True
+    ):
+        torch.testing.assert_close(got, torch.where(shown.isnan(), modes, otherwise), **near)
     assert bool((none[1][4] == 0).all())  # nothing was asked of a row without holes
 
 
@@ -165,6 +178,52 @@ def test_exact_data_choose_the_modes_and_views_that_agree_less_than_the_model_th
     low = learn(views, x, x[None], [a + private, b], seed=0)["b"].exponent
     assert low in [value for value in TEMPERATURES if value <= 0.25]
     assert learn(views, x, x[None], [a, b], seed=0)["b"].exponent in (None, *TEMPERATURES[:5])
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_views_are_hidden_all_at_once_as_one_by_one(dim, monkeypatch):
+    views, x, (a, b) = _views(dim, 0.1)
+    third = ViewPosterior.of("c", views[0].draws, views[0].group_of, Gaussian(0.2))
+    views, rows = [*views, third], [a[:40].clone(), b[:40].clone(), b[:40].flip(0)]
+    rows[0][::3, :2], rows[1][5:9], rows[2][2] = NAN, NAN, NAN
+    known = HiddenViews(views, x[40:], rows, [None] * 3)
+    asked = {v: known.telling(v) for v in (0, 1, 2)}
+    assert [len(index) for index in asked.values()] == [40, 36, 39]
+    together = known.by_modes(asked)
+    monkeypatch.setattr(tempering, "_NUMBERS", 18 * 7)  # seven rows at a time
+    in_parts = known.by_modes(asked)
+    for v, index in asked.items():
+        shown = hidden([y[index] for y in rows], v)
+        columns = slice(6 * v, 6 * v + 6)
+        for exponent, got in (
+            (None, together[v]),
+            (None, in_parts[v]),
+            (0.5, known.by_mixture(v, index, [0.5])[0]),
+        ):
+            mixture = Mixture(x[40:], dict.fromkeys("abc", exponent))
+            mean, variance = complete(views, mixture, shown)
+            alone = density(rows[v][index], mean[:, columns], variance[:, columns])
+            # climbs are in single precision, and batches differ
+            torch.testing.assert_close(got, alone, rtol=1e-3, atol=1e-3)
+
+
+def test_rows_are_placed_until_it_is_clear_whether_modes_are_better(monkeypatch):
+    views, x, data = _views(1, 1e-4, n=200)
+    placed = []
+    by_modes = HiddenViews.by_modes
+
+    def recorded(self, asked):
+        placed.append({v: len(index) for v, index in asked.items()})
+        return by_modes(self, asked)
+
+    monkeypatch.setattr(HiddenViews, "by_modes", recorded)
+    early = learn(views, x, x[None], data, seed=0)
+    assert placed[0] == {0: 40, 1: 40}
+    assert placed[2:] == 3 * [{}]
+    placed.clear()
+    monkeypatch.setattr(tempering, "_CLEAR", math.inf)
+    assert learn(views, x, x[None], data, seed=0) == early
+    assert placed == 5 * [{0: 40, 1: 40}]
 
 
 def test_variances_of_mixtures_survive_means_that_are_large_beside_them():

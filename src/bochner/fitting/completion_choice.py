@@ -19,9 +19,7 @@ from bochner.fitting.data import FitData
 from bochner.fitting.fit import fit
 from bochner.fitting.landmarks import choose
 from bochner.fitting.plan import Fit, Plan
-from bochner.likelihoods.likelihood import offsets_of
 from bochner.prediction import tempering
-from bochner.prediction.completion import Mixture, complete, view_columns
 from bochner.weight_posterior.posterior import ViewPosterior
 
 # The short fit, which has as few frequencies as training begins with: rows it may have, how many
@@ -178,43 +176,16 @@ class Trial:
         dict of view name to bool
         """
         fitted = fit(self.data, self.plan)
-        return {
-            view: _gain(
-                fitted.posterior,
-                fitted.latents,
-                v,
-                temperatures[view],
-                self.held,
-                self.offsets,
-            )
-            > 0.0
+        held = tempering.HiddenViews(fitted.posterior, fitted.latents, self.held, self.offsets)
+        telling = {
+            v: held.telling(v)
             for v, view in enumerate(self.plan.spec.names)
             if view in temperatures
         }
-
-
-def _gain(
-    views: Sequence[ViewPosterior],
-    candidates: Tensor,
-    v: int,
-    temperature: float,
-    rows: Sequence[Tensor],
-    offsets: Sequence[Tensor | None],
-) -> float:
-    """Return by how much modes raise the log density of hidden entries of view v; NaN where no row
-    tells.
-    """
-    index = tempering.informative(rows, v).nonzero()[:, 0]
-    data = [y[index] for y in rows]
-    row_offsets = offsets_of(offsets, index)
-    truth = data[v]
-    shown = tempering.hidden(data, v)
-    columns = view_columns(views)[v]
-    name = views[v].name
-    values = []
-    for exponent in (None, temperature):
-        mean, variance = complete(
-            views, Mixture(candidates, {name: exponent}), shown, row_offsets
-        )
-        values.append(tempering.density(truth, mean[:, columns], variance[:, columns]))
-    return float((values[0] - values[1]).nanmean())
+        by_modes = held.by_modes(telling)
+        out = {}
+        for v, index in telling.items():
+            view = self.plan.spec.names[v]
+            by_mixture = held.by_mixture(v, index, [temperatures[view]])[0]
+            out[view] = bool((by_modes[v] - by_mixture).nanmean() > 0.0)
+        return out

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from bochner.features.fourier import jet
 from bochner.kernels.base import Frequencies
-from bochner.latent_inference.row_bound import Shared, Target, Term
+from bochner.latent_inference.quadratic_forms import Shared
+from bochner.latent_inference.row_bound import Target, Term
 from bochner.linalg import newton_step
 from bochner.weight_posterior.posterior import ViewPosterior, all_conjugate
 

@@ -20,7 +20,8 @@ from torch import Tensor
 from bochner import random
 from bochner.features.fourier import evaluate
 from bochner.latent_inference.polynomials import DEGREE, Polynomials
-from bochner.latent_inference.row_bound import Shared, Target, Term, target_for
+from bochner.latent_inference.quadratic_forms import Shared
+from bochner.latent_inference.row_bound import Target, Term, target_for
 from bochner.linalg import newton_step
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import (

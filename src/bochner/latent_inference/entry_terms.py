@@ -192,17 +192,6 @@ class EntrywiseTerm:
 
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the bound with gradient and Hessian: (n,), (n, D), (n, D, D)."""
-        if not (self._complete or bool((there := self._present[rows]).all())):
-            # of views that a row lacks nothing is added
-            index = there.nonzero()[:, 0]
-            dim = self.frequencies.first.shape[1]
-            value = x.new_zeros(len(x))
-            gradient = x.new_zeros(len(x), dim)
-            hessian = x.new_zeros(len(x), dim, dim)
-            if len(index):
-                part = self.evaluate(x[index], rows[index])
-                value[index], gradient[index], hessian[index] = part
-            return value, gradient, hessian
         some = max(1, _CACHED // max(self.y.shape[1], 1))
         parts = [self._evaluated(x[part], rows[part]) for part in chunks(len(x), some)]
         if len(parts) == 1:
@@ -247,7 +236,7 @@ class EntrywiseTerm:
         return value, gradient, hessian
 
     @functools.cached_property
-    def _present(self) -> Tensor:
+    def present(self) -> Tensor:
         """Which rows have anything, (n,)."""
         return self.observed.any(1)
 

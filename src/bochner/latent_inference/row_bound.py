@@ -7,9 +7,7 @@ observed columns,
 E log p(y | x, A) = -1/2 sum_m [log 2 pi sigma^2 + (y_m - m_m^T phi)^2 / sigma^2 + phi^T B^-1 phi],
 
 a quadratic form phi^T Q phi, Q = sum over them of m m^T / sigma^2 + B_m^-1: an evaluation costs K^2
-per row, not K M. Rows that share their columns share one Q. Others have a matrix each, or, where
-features are many beside the points at which a row is evaluated, none at all: two products with all
-columns' means cost less than forming it.
+per row, not K M.
 
 By the envelope theorem the collapsed bound has this very gradient in a training row's latent, so
 that placing a row of the training data does not move it; the predictive density
@@ -22,7 +20,7 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -30,6 +28,7 @@ from torch import Tensor
 from bochner.features.fourier import columns_beside, evaluate, jet, with_covariates
 from bochner.kernels.base import Frequencies
 from bochner.latent_inference.entry_terms import EntrywiseTerm
+from bochner.latent_inference.quadratic_forms import Quadratic, Shared, quadratic_of
 from bochner.likelihoods.likelihood import shifted
 from bochner.linalg import newton_step
 from bochner.weight_posterior.posterior import (
@@ -49,150 +48,6 @@ SETTLED = 1e-5
 _SLOPES = 4
 _CLOSE = 1e-2
 _LAST = 1e-4
-
-
-class Quadratic(Protocol):
-    """Multiplies points by the matrix of their row."""
-
-    def push(self, j: Tensor, rows: Tensor) -> Tensor:
-        """Return j Q of each point's row, (P, 1 + D, K), (P,) -> (P, 1 + D, K)."""
-
-    def to(self, dtype: torch.dtype) -> Quadratic:
-        """Return the same in another precision."""
-
-
-@dataclass(frozen=True)
-class Shared:
-    """One matrix, (K, K), for all rows."""
-
-    matrix: Tensor
-
-    def push(self, j: Tensor, rows: Tensor) -> Tensor:  # noqa: ARG002 - all rows are alike
-        """Return j Q."""
-        return j @ self.matrix
-
-    def table(self, phi: Tensor) -> Tensor:
-        """Return phi^T Q phi of every point, (K, C) -> (C,)."""
-        return ((self.matrix @ phi) * phi).sum(0)
-
-    def to(self, dtype: torch.dtype) -> Shared:
-        """Return the same in another precision."""
-        return Shared(self.matrix.to(dtype))
-
-
-@dataclass(frozen=True)
-class PerRow:
-    """A matrix for every row, (n, K, K)."""
-
-    matrices: Tensor
-
-    def push(self, j: Tensor, rows: Tensor) -> Tensor:
-        """Return j Q of each point's row: the points of one row share its matrix, which is large,
-        in one product.
-        """
-        present, inverse, counts = torch.unique_consecutive(
-            rows, return_inverse=True, return_counts=True
-        )
-        slot = torch.arange(rows.shape[0]) - (counts.cumsum(0) - counts)[inverse]
-        padded = j.new_zeros(present.shape[0], int(counts.max()), *j.shape[1:])
-        padded[inverse, slot] = j
-        # indexing would copy them
-        every = torch.equal(present, torch.arange(self.matrices.shape[0]))
-        matrices = self.matrices if every else self.matrices[present]
-        return (padded.flatten(1, 2) @ matrices).reshape(padded.shape)[inverse, slot]
-
-    def to(self, dtype: torch.dtype) -> PerRow:
-        """Return the same in another precision."""
-        return PerRow(self.matrices.to(dtype))
-
-
-@dataclass(frozen=True)
-class Factored:
-    """The matrix of every row as its factors, m diag(weights_n) m^T + sum_g L_g diag(scales_ng)
-    R_g.
-
-    Attributes
-    ----------
-    mean : Tensor of shape (K, M)
-    weights : Tensor of shape (n, M)
-        1 / sigma^2 where observed, else 0.
-    left : Tensor of shape (G, K, K)
-    scales : Tensor of shape (n, G, 1) or (n, G, K)
-        Of the observed columns of every group.
-    right : Tensor of shape (G, K, K) or None
-        None is the identity.
-    """
-
-    mean: Tensor
-    weights: Tensor
-    left: Tensor
-    scales: Tensor
-    right: Tensor | None
-
-    def push(self, j: Tensor, rows: Tensor) -> Tensor:
-        """Return j Q of each point's row."""
-        out = ((j @ self.mean) * self.weights[rows][:, None]) @ self.mean.T
-        for g, left in enumerate(self.left):
-            part = (j @ left) * self.scales[rows, g][:, None]
-            out += part if self.right is None else part @ self.right[g]
-        return out
-
-    def to(self, dtype: torch.dtype) -> Factored:
-        """Return the same in another precision."""
-        right = None if self.right is None else self.right.to(dtype)
-        mean, weights = self.mean.to(dtype), self.weights.to(dtype)
-        return Factored(mean, weights, self.left.to(dtype), self.scales.to(dtype), right)
-
-
-def quadratic_of(
-    view: ViewPosterior, s: int, s2: Tensor, observed: Tensor, dim: int, shared: bool
-) -> Quadratic:
-    """Build the quadratic form of some rows under one draw.
-
-    Parameters
-    ----------
-    view : ViewPosterior
-    s : int
-        Number of the draw.
-    s2 : Tensor, scalar or of shape (M,)
-    observed : Tensor of shape (n, M), bool
-    dim : int
-        D.
-    shared : bool
-        Whether all these rows observe the same columns.
-    """
-    draw = view.draws[s]
-    weights = (observed[:1] if shared else observed).to(draw.mean.dtype)
-    if not shared and view.stays_factored(dim):
-        left, scales, right = draw.factors(weights, view.group_of)
-        return Factored(draw.mean, weights / s2, left, scales, right)
-    outer = (
-        (draw.mean[None] * (weights / s2)[:, None, :]) @ draw.mean.T
-        if shared
-        else _outer(draw.mean, s2, observed)
-    )
-    quadratic = outer.add_(draw.summed(weights, view.group_of))
-    return Shared(quadratic[0]) if shared else PerRow(quadratic)
-
-
-def _outer(mean: Tensor, s2: Tensor, observed: Tensor) -> Tensor:
-    """Sum m m^T / s^2 over each row's observed columns, (K, M), (n, M) -> (n, K, K); through the
-    holes if rarer.
-    """
-    scaled = mean / s2.sqrt()
-    flip = observed.sum(1) > observed.shape[1] // 2
-    chosen = observed ^ flip[:, None]
-    count = max(1, int(chosen.sum(1).max()))
-    index = chosen.byte().argsort(dim=1, descending=True, stable=True)[:, :count]
-    part = scaled.T[index] * chosen.gather(1, index)[..., None]
-    product = part.mT @ part
-    # in place: matrices of all rows of a chunk are large
-    product *= torch.where(flip, -1.0, 1.0)[:, None, None]
-    if bool(flip.any()):
-        every = scaled @ scaled.T
-        for row in flip.nonzero()[:, 0].tolist():
-            product[row] += every
-    return product
 
 
 def rows_at_once(views: Sequence[ViewPosterior], slopes: int) -> int:
@@ -216,12 +71,15 @@ class Term:
         p = m y / sigma^2.
     quadratic : Quadratic
         Q = m m^T / sigma^2 + sum_m B_m^-1 over the observed columns.
+    present : Tensor of shape (n,), bool
+        Which rows have any of the view's columns.
     """
 
     frequencies: Frequencies
     constant: Tensor
     linear: Tensor
     quadratic: Quadratic
+    present: Tensor
 
     def evaluate(self, x: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return E log p(y | x, A) with gradient and Hessian: (n,), (n, D), (n, D, D)."""
@@ -340,8 +198,11 @@ class Target:
         total = (*self._prior(x), prior)
         at = with_covariates(x, self.covariates[rows])
         for term, share in self._shares():
-            for sums, more in zip(total, term.evaluate(at, rows), strict=True):
-                sums.add_(more, alpha=share)
+            some = _having(term, rows)
+            if len(rows[some]):
+                more = term.evaluate(at[some], rows[some])
+                for sums, part in zip(total, more, strict=True):
+                    sums[some] += share * part
         return total
 
     def constant(self) -> Tensor:
@@ -363,8 +224,9 @@ class Target:
         """Return the gradient at x (n, D) of the given rows, (n, D): Gaussian views."""
         _, total = self._prior(x)
         for term, share in self._shares():
-            if isinstance(term, Term):
-                total = total + share * term.slope(x, rows)
+            some = _having(term, rows)
+            if isinstance(term, Term) and len(rows[some]):
+                total[some] += share * term.slope(x[some], rows[some])
         return total
 
     def settled(
@@ -394,6 +256,14 @@ class Target:
         """Yield all terms with what they count for: a view's weight, divided among its draws."""
         for draws, weight in zip(self.terms, self.weights, strict=True):
             yield from ((term, weight / len(draws)) for term in draws)
+
+
+def _having(term: Term | EntrywiseTerm, rows: Tensor) -> Tensor | slice:
+    """Return which points are of rows that have anything of a term's view: of others it says
+    nothing.
+    """
+    there = term.present[rows]
+    return slice(None) if bool(there.all()) else there.nonzero()[:, 0]
 
 
 def target_for(
@@ -477,6 +347,7 @@ def _(
             constant,
             scaled @ draw.mean.T,
             quadratic_of(view, s, s2, observed, dim, shared),
+            observed.any(1),
         )
         for s, draw in enumerate(view.draws)
     )

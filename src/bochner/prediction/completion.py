@@ -128,8 +128,8 @@ def complete(
     Returns
     -------
     mean, variance : Tensor of shape (n, sum of M)
-        Of new observations, noise included. Holes within a view that is partly seen come from the
-        row's modes.
+        Of new observations, noise included, where a row has holes; what it shows, and 0, elsewhere.
+        Holes within a view that is partly seen come from the row's modes.
     """
     offsets = offsets or [None] * len(views)
     exponents = mixture.exponents(views, rows)
@@ -142,7 +142,18 @@ def complete(
         beside = rows_of(covariates, by_modes)
         start = None if placed is None else placed.of(by_modes)
         known = mixture.placed(views, shown, row_offsets, beside, start)
-        mean[by_modes], variance[by_modes] = complete_by_modes(views, known, row_offsets)
+        for v, columns in enumerate(view_columns(views)):
+            holes = shown[v].isnan()
+            lacking = holes.any(dim=1).nonzero()[:, 0]
+            if len(lacking):
+                of_view = [views[v]], known.of(lacking), [rows_of(row_offsets[v], lacking)]
+                some = by_modes.nonzero()[lacking, 0]
+                for out, moment in zip(
+                    (mean, variance), complete_by_modes(*of_view), strict=True
+                ):
+                    out[some, columns] = torch.where(
+                        holes[lacking], moment, out[some, columns]
+                    )
     for v, columns in enumerate(view_columns(views)):
         index = (rows[v].isnan().all(dim=1) & ~exponents.isnan()).nonzero()[:, 0]
         if not index.numel():
