@@ -1,6 +1,7 @@
 """Predictive densities of entries, and the modes of rows under every draw."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -115,9 +116,13 @@ def _view(per_column=False, dim=2, m=9, n=80):
     )
 
 
+def _by_draw(*views):
+    return [[replace(view, draws=(draw,)) for draw in view.draws] for view in views]
+
+
 def test_the_target_is_the_log_predictive_density_with_its_derivatives():
     view, _, Y = _view()
-    (single, _) = combinations([view])
+    (single, _) = combinations(_by_draw(view))
     y = Y[:5].clone()
     y[2, 3:] = torch.nan
     target, rows = predictive_target(single, [y], 2, [None]), torch.arange(5)
@@ -142,7 +147,7 @@ def test_the_target_is_the_log_predictive_density_with_its_derivatives():
 
 def test_climbs_end_at_modes_of_every_draw():
     view, x, Y = _view()
-    for single in combinations([view]):
+    for single in combinations(_by_draw(view)):
         start = place(single, x, [Y[:20]], polish=False)
         modes = climbed(single, start, [Y[:20]], [None])
         target = predictive_target(single, [Y[:20]], 2, [None])
@@ -153,7 +158,7 @@ def test_climbs_end_at_modes_of_every_draw():
 
 def test_columns_with_noise_of_their_own_have_covariances_by_group():
     view, _, Y = _view(per_column=True)
-    (single, _) = combinations([view])
+    (single, _) = combinations(_by_draw(view))
     target = predictive_target(single, [Y[:6]], 2, [None])
     x = torch.randn(6, 2, generator=generator(4, "x"), dtype=torch.float64)
     value, _, _ = target.evaluate(x, torch.arange(6))
@@ -166,9 +171,9 @@ def test_columns_with_noise_of_their_own_have_covariances_by_group():
 
 def test_views_are_combined_draw_by_draw_and_paired_where_that_is_too_many():
     view, _, _ = _view()
-    assert len(combinations([view, view])) == 4
+    assert len(combinations(_by_draw(view, view))) == 4
     many = ViewPosterior.of("b", view.draws * 3, view.group_of, view.likelihood)
-    paired = combinations([many, many, view])
+    paired = combinations(_by_draw(many, many, view))
     assert len(paired) == 6
     assert all(len(v.draws) == 1 for views in paired for v in views)
 

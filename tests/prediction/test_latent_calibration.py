@@ -11,7 +11,7 @@ from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.poisson import Poisson
 from bochner.prediction import latent_calibration
 from bochner.prediction.latent_calibration import LEVELS, Check, check, widened
-from bochner.prediction.row_batch import log_likelihood
+from bochner.prediction.row_batch import by_draw, log_likelihood
 from bochner.prediction.row_posterior import (
     latent_limits,
     latent_std,
@@ -29,7 +29,7 @@ def _exact(view, y, centre, n_nodes):
     grid = torch.cartesian_prod(*[side] * dim).reshape(-1, dim)
     out = []
     for row, z in zip(view.encode(y), centre, strict=True):
-        joint = log_likelihood([view], grid, [row.expand(len(grid), -1)], [None])
+        joint = log_likelihood(by_draw([view], [row.expand(len(grid), -1)]), grid, [None])
         share = (joint - 0.5 * grid.square().sum(1)).softmax(0)
         away, order = (grid - z).abs().sort(0)
         held = share[order].cumsum(0)
@@ -74,7 +74,7 @@ def test_modes_where_weights_are_uncertain_are_not_missed(dim, n_nodes):
     grid = torch.cartesian_prod(*[side] * dim).reshape(-1, dim)
     exact = []
     for row, z in zip(view.encode(y), placement.mean, strict=True):
-        joint = log_likelihood([view], grid, [row.expand(len(grid), -1)], [None])
+        joint = log_likelihood(by_draw([view], [row.expand(len(grid), -1)]), grid, [None])
         share = (joint - 0.5 * grid.square().sum(1)).softmax(0)
         exact.append((share[:, None] * (grid - z).square()).sum(0).sqrt())
     ratio = torch.stack(exact) / std
@@ -124,7 +124,7 @@ def test_limits_of_one_latent_are_quantiles_where_rows_say_little():
     limits = latent_limits([view], x, placement, [y], [None], 0.8, 0.8)[1:]
     n_inside = 0
     for i, row in enumerate(view.encode(y)):
-        joint = log_likelihood([view], grid, [row.expand(len(grid), -1)], [None])
+        joint = log_likelihood(by_draw([view], [row.expand(len(grid), -1)]), grid, [None])
         share = (joint - 0.5 * grid.square().sum(1)).softmax(0)
         # the others' limits reach their places
         if not 0.16 < float(share[grid[:, 0] < placement.mean[i]].sum()) < 0.84:

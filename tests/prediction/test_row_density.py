@@ -9,7 +9,7 @@ import torch
 from bochner.likelihoods.binomial import Bernoulli
 from bochner.likelihoods.poisson import Poisson
 from bochner.prediction.decoding import sample_at
-from bochner.prediction.row_batch import log_likelihood, row_keys
+from bochner.prediction.row_batch import by_draw, log_likelihood, row_keys
 from bochner.prediction.row_density import log_density
 from bochner.random import generator
 from helpers.posteriors import count_view, drawn_rows, gaussian_view, half_seen_view
@@ -22,7 +22,9 @@ def _integral(view, rows, dim, n_nodes, reach=9):
     prior = -0.5 * (grid.square().sum(1) + dim * math.log(2 * math.pi))
     out = []
     for y in view.encode(rows):
-        joint = log_likelihood([view], grid, [y.expand(len(grid), -1)], [None]) + prior
+        joint = (
+            log_likelihood(by_draw([view], [y.expand(len(grid), -1)]), grid, [None]) + prior
+        )
         out.append(joint.logsumexp(0) + dim * math.log(float(side[1] - side[0])))
     return torch.stack(out)
 
@@ -160,7 +162,7 @@ def test_views_that_share_a_latent_are_integrated_together():
     expected = []
     for a, b in zip(*y, strict=True):
         rows = [a.expand(4001, -1), b.expand(4001, -1)]
-        joint = log_likelihood([first, second], side, rows, [None, None])
+        joint = log_likelihood(by_draw([first, second], rows), side, [None, None])
         joint = joint - 0.5 * (side[:, 0].square() + math.log(2 * math.pi))
         expected.append(joint.logsumexp(0) + math.log(18.0 / 4000))
     _agree(log_density([first, second], x, y, seed=1), torch.stack(expected))

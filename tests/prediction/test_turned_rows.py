@@ -8,7 +8,7 @@ import torch
 
 import bochner as bo
 from bochner.latent_inference.predictive_modes import predictive_target
-from bochner.prediction import row_posterior
+from bochner.prediction import row_density, row_posterior
 from bochner.prediction.turned_rows import TurnedPosterior, turned
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -72,3 +72,25 @@ def test_standard_deviations_are_those_of_all_columns(model, monkeypatch):
     others, expected = model.transform(X, return_std=True)
     np.testing.assert_array_equal(means, others)
     np.testing.assert_allclose(stds, expected, rtol=2e-3)
+
+
+def test_scores_are_those_of_all_columns(model, monkeypatch):
+    X = data()[:40]
+    X[35:, 3] = np.nan
+    found = model.score_samples(X, return_std=True)
+    monkeypatch.setattr(row_density, "whole_rows", lambda views, rows, index: [(index, False)])
+    for ours, theirs in zip(found, model.score_samples(X, return_std=True), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-8)
+
+
+def test_scores_know_noise_that_is_small_beside_the_data(model):
+    """What lies along no direction is no difference of two large sums of squares."""
+    view = model._fit.posterior[0]
+    seen = turned(view, 0)
+    y = 1e9 * torch.randn(3, 16, generator=torch.Generator().manual_seed(1)).double()
+    y = y @ seen.directions.T
+    left = torch.randn(3, 50, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    left = left - left @ seen.directions @ seen.directions.T
+    root = seen.exact_rows(y + left)[:, -1]
+    expected = left.square().mean(1).sqrt() * (50 / (50 - 16)) ** 0.5
+    torch.testing.assert_close(root, expected, rtol=1e-5, atol=0.0)

@@ -37,8 +37,8 @@ Rows = Callable[[Tensor], tuple[Sequence[Tensor], Sequence[Tensor | None]]]
 class Question:
     """How rows that lack a view are completed, to be answered when somebody asks.
 
-    The answer costs a fifth of a fit, and most fits never complete a view. Only the rows that it
-    takes are held.
+    The answer costs up to a third of a fit, and most fits never complete a view. Only the rows that
+    it takes are held.
 
     Attributes
     ----------

@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -54,17 +54,24 @@ _BEHIND = 10.0
 _NOWHERE = -1e300
 
 
-def combinations(views: Sequence[ViewPosterior]) -> list[list[ViewPosterior]]:
-    """Return the views with one draw each: every combination, or the first of all, the second of
-    all and so on where there are many.
+T = TypeVar("T")
+
+
+def combinations(by_draw: Sequence[Sequence[T]]) -> list[tuple[T, ...]]:
+    """Return one of every view's draws: every combination, or the first of all, the second of all
+    and so on where there are many.
+
+    Parameters
+    ----------
+    by_draw : sequence over views of sequences over draws
+        What each draw stands for.
     """
-    counts = [len(view.draws) for view in views]
-    chosen = list(itertools.product(*map(range, counts)))
-    if math.prod(counts) > _COMBINATIONS:
-        chosen = [tuple(s % count for count in counts) for s in range(max(counts))]
+    counts = [len(of_view) for of_view in by_draw]
+    if math.prod(counts) <= _COMBINATIONS:
+        return list(itertools.product(*by_draw))
     return [
-        [replace(view, draws=(view.draws[s],)) for view, s in zip(views, which, strict=True)]
-        for which in chosen
+        tuple(of_view[s % count] for of_view, count in zip(by_draw, counts, strict=True))
+        for s in range(max(counts))
     ]
 
 
@@ -253,6 +260,7 @@ def points_around(candidates: Tensor, n_between: int = 0) -> Tensor:
     return torch.cat([some, cloud])
 
 
+@functools.singledispatch
 def table(
     view: ViewPosterior, y: Tensor, offset: Tensor | None, mean: Tensor, variance: Tensor
 ) -> Tensor:

@@ -26,6 +26,7 @@ from bochner.latent_inference.predictive_modes import (
 from bochner.likelihoods.likelihood import Offsets, offsets_of
 from bochner.memory import chunks
 from bochner.prediction.proposals import FREEDOM, Cloud
+from bochner.prediction.turned_rows import turned
 from bochner.weight_posterior.posterior import ViewPosterior, all_conjugate
 
 # Samples of each round: all rows have the first, and where entries are integrated by quadrature,
@@ -75,11 +76,65 @@ def _key_of(name: str) -> bytes:
 
 
 @dataclass(frozen=True)
+class OneDraw:
+    """A view under one of its draws.
+
+    Attributes
+    ----------
+    view : ViewPosterior
+        As rows see it: complete ones in as few columns as the means of its weights have directions.
+    rows : Tensor of shape (n, m)
+        Encoded, NaN where missing, as the view is.
+    whole : ViewPosterior
+        With all columns.
+    """
+
+    view: ViewPosterior
+    rows: Tensor
+    whole: ViewPosterior
+
+    @classmethod
+    def of(cls, view: ViewPosterior, s: int, y: Tensor, complete: bool) -> OneDraw:
+        """Return the s-th of encoded rows, (n, columns of psi)."""
+        single = replace(view, draws=(view.draws[s],))
+        short = turned(view, s) if complete else None
+        if short is None:
+            return cls(single, y, single)
+        return cls(short, short.exact_rows(y), single)
+
+    def at(self, index: Tensor | slice) -> OneDraw:
+        """Return that of some rows."""
+        return replace(self, rows=self.rows[index])
+
+    def repeated(self, count: int) -> OneDraw:
+        """Return that of rows so many times each, one after the other."""
+        return replace(self, rows=self.rows.repeat_interleave(count, dim=0))
+
+    def psi(self, x: Tensor, offset: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of psi at places, (n, D)."""
+        (draw,) = self.view.draws
+        return self.view.psi(draw, draw.features(x), offset)
+
+
+def by_draw(
+    views: Sequence[ViewPosterior], rows: Sequence[Tensor], complete: bool = False
+) -> list[list[OneDraw]]:
+    """Return what the densities of encoded rows take, by view and draw."""
+    return [
+        [OneDraw.of(view, s, y, complete) for s in range(len(view.draws))]
+        for view, y in zip(views, rows, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
 class Batch:
-    """Encoded rows, their offsets by view, and what their noise is keyed by."""
+    """Encoded rows, by view and draw as well, their offsets by view, and what their noise is keyed
+    by.
+    """
 
     views: Sequence[ViewPosterior]
     rows: list[Tensor]
+    draws: list[list[OneDraw]]
     offsets: list[Tensor | None]
     keys: list[int]
     seed: int
@@ -89,9 +144,14 @@ class Batch:
         """Return some of the rows."""
         keys = [self.keys[i] for i in index.tolist()]
         rows = [y[index] for y in self.rows]
-        row_offsets = offsets_of(self.offsets, index)
-        beside = self.covariates[index]
-        return replace(self, rows=rows, offsets=row_offsets, keys=keys, covariates=beside)
+        return replace(
+            self,
+            rows=rows,
+            draws=[[one.at(index) for one in of_view] for of_view in self.draws],
+            offsets=offsets_of(self.offsets, index),
+            keys=keys,
+            covariates=self.covariates[index],
+        )
 
     def rounds(self, dim: int) -> tuple[int, ...]:
         """Return how many samples each round has."""
@@ -102,9 +162,9 @@ class Batch:
     def modes(self, candidates: Tensor, cloud: Cloud | None) -> Modes:
         """Return the modes of every draw, from candidates and the best of a cloud."""
         parts = []
-        for views in combinations(self.views):
+        for which in combinations(self.draws):
             start = place(
-                views,
+                [one.whole for one in which],
                 candidates,
                 self.rows,
                 self.offsets,
@@ -114,7 +174,7 @@ class Batch:
             )
             if cloud is not None:
                 start = _with_starts(start, cloud.places[:, :_N_STARTS])
-            parts.append(climbed(views, start, self.rows, self.offsets))
+            parts.append(self._climbed(which, start))
         return joined(parts)
 
     def cloud(self, candidates: Tensor) -> Cloud | None:
@@ -128,11 +188,10 @@ class Batch:
         total = (-0.5 * points.square().sum(1)).repeat(len(self.keys), 1)
         for index, known in alike(self.covariates):
             at = with_covariates(points, known.expand(len(points), -1))
-            some = [y[index] for y in self.rows], offsets_of(self.offsets, index)
-            for view, y, offset in zip(self.views, *some, strict=True):
+            sizes = offsets_of(self.offsets, index)
+            for of_view, offset in zip(self.draws, sizes, strict=True):
                 of_draws = [
-                    table(view, y, offset, *view.psi(draw, draw.features(at)))
-                    for draw in view.draws
+                    table(one.view, one.rows[index], offset, *one.psi(at)) for one in of_view
                 ]
                 total[index] += torch.stack(of_draws).logsumexp(0)
         apart = _APART * math.sqrt(dim)
@@ -144,8 +203,12 @@ class Batch:
         eye = torch.eye(x.shape[1], dtype=x.dtype).expand(x.shape[0], 1, -1, -1)
         weights = torch.ones(x.shape[0], 1, dtype=x.dtype)
         start = Placement(x[:, None], eye, weights, self.covariates)
-        views = combinations(self.views)
-        return joined([climbed(single, start, self.rows, self.offsets) for single in views])
+        return joined([self._climbed(which, start) for which in combinations(self.draws)])
+
+    def _climbed(self, which: Sequence[OneDraw], start: Placement) -> Modes:
+        """Return the modes that climbs reach under one draw of every view."""
+        rows = [one.rows for one in which]
+        return climbed([one.view for one in which], start, rows, self.offsets)
 
     def noise(self, count: int, dim: int, purpose: int) -> tuple[Tensor, Tensor, Tensor]:
         """Draw every row's uniforms (n,), normals (n, count, dim) and chi-squares (n, count)."""
@@ -161,15 +224,18 @@ class Batch:
     def log_joint(self, x: Tensor) -> Tensor:
         """Return log p(y | x) + log p(x) at places of every row, (n, T, D) -> (n, T)."""
         n, count, dim = x.shape
-        width = max(max(v.n_columns, v.draws[0].mean.shape[0]) for v in self.views)
+        every = [one.view for of_view in self.draws for one in of_view]
+        width = max(max(v.n_columns, v.draws[0].mean.shape[0]) for v in every)
         parts = []
         for part in chunks(n, max(1, CACHED_NUMBERS // (count * width))):
-            rows = [y[part].repeat_interleave(count, dim=0) for y in self.rows]
+            rows = [
+                [one.at(part).repeated(count) for one in of_view] for of_view in self.draws
+            ]
             sizes = [
                 None if o is None else o[part].repeat_interleave(count) for o in self.offsets
             ]
             at = with_covariates(x[part], self.covariates[part]).flatten(0, 1)
-            parts.append(log_likelihood(self.views, at, rows, sizes).reshape(-1, count))
+            parts.append(log_likelihood(rows, at, sizes).reshape(-1, count))
         return torch.cat(parts) - 0.5 * (x.square().sum(-1) + dim * _LOG_2_PI)
 
 
@@ -184,28 +250,25 @@ def _with_starts(placement: Placement, x: Tensor) -> Placement:
     )
 
 
-def log_likelihood(
-    views: Sequence[ViewPosterior], x: Tensor, rows: Sequence[Tensor], offsets: Offsets
-) -> Tensor:
+def log_likelihood(draws: Sequence[Sequence[OneDraw]], x: Tensor, offsets: Offsets) -> Tensor:
     """Return the sum over views of log mean_s p(y | x, W_s) over observed entries, (n,).
 
     Parameters
     ----------
-    views : sequence of ViewPosterior
+    draws : sequence over views of sequences over draws
+        As `by_draw` returns them.
     x : Tensor of shape (n, D)
-    rows : sequence over views of Tensor of shape (n, M_v)
-        Encoded, NaN where missing.
     offsets : sequence over views of Tensor of shape (n,), or None
     """
     total = torch.zeros(x.shape[0], dtype=torch.float64)
-    for view, y, offset in zip(views, rows, offsets, strict=True):
-        observed = ~y.isnan()
-        filled = torch.nan_to_num(y)
-        by_draw = []
-        for draw in view.draws:
-            moments = view.psi(draw, draw.features(x), offset)
-            values = view.predictive.log_predictive(filled, *moments)
+    for of_view, offset in zip(draws, offsets, strict=True):
+        of_draws = []
+        for one in of_view:
+            observed = ~one.rows.isnan()
+            moments = one.psi(x, offset)
+            values = one.view.predictive.log_predictive(one.rows.nan_to_num(), *moments)
             # far from all data a value is -inf, of which 0 times is not 0
-            by_draw.append(torch.where(observed, values, 0.0).sum(1))
-        total += torch.stack(by_draw).logsumexp(0) - math.log(len(by_draw))
+            values = torch.where(observed, values, 0.0)
+            of_draws.append((values * one.view.counted(observed)).sum(1))
+        total += torch.stack(of_draws).logsumexp(0) - math.log(len(of_draws))
     return total

@@ -19,9 +19,10 @@ from torch import Tensor
 from bochner.features.fourier import columns_beside
 from bochner.latent_inference.mixtures import merged
 from bochner.latent_inference.predictive_modes import peaked
-from bochner.likelihoods.likelihood import Offsets
+from bochner.likelihoods.likelihood import Offsets, offsets_of
 from bochner.prediction.proposals import Proposal
-from bochner.prediction.row_batch import Batch, row_keys
+from bochner.prediction.row_batch import Batch, by_draw, row_keys
+from bochner.prediction.turned_rows import whole_rows
 from bochner.weight_posterior.posterior import ViewPosterior
 
 # Standard error, in nats, of rows that need no further round; where posteriors are peaked, weights
@@ -64,10 +65,18 @@ def log_density(
     keys = row_keys([view.name for view in views], rows)
     encoded = [view.encode(y) for view, y in zip(views, rows, strict=True)]
     sizes = list(offsets or [None] * len(views))
-    batch = Batch(views, encoded, sizes, keys, seed, columns_beside(covariates, len(keys)))
-    cloud = batch.cloud(candidates)
-    first = Proposal.about(batch.modes(candidates, cloud), cloud)
-    density, error = _estimate(batch, _Samples((first,)), batch.rounds(candidates.shape[1]))
+    beside = columns_beside(covariates, len(keys))
+    density = torch.zeros(len(keys), dtype=torch.float64)
+    error = torch.zeros_like(density)
+    for some, complete in whole_rows(views, encoded, torch.arange(len(keys))):
+        shown = [y[some] for y in encoded]
+        draws = by_draw(views, shown, complete)
+        keyed = [keys[i] for i in some.tolist()]
+        batch = Batch(views, shown, draws, offsets_of(sizes, some), keyed, seed, beside[some])
+        cloud = batch.cloud(candidates)
+        first = Proposal.about(batch.modes(candidates, cloud), cloud)
+        rounds = batch.rounds(candidates.shape[1])
+        density[some], error[some] = _estimate(batch, _Samples((first,)), rounds)
     observed = torch.stack([(~y.isnan()).any(1) for y in rows]).any(0)
     nothing = torch.zeros_like(density)
     return torch.where(observed, density, nothing), torch.where(observed, error, nothing)

@@ -34,7 +34,7 @@ from bochner.latent_inference.row_bound import Target
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.likelihood import Offsets, offsets_of
 from bochner.memory import chunks
-from bochner.prediction.turned_rows import TurnedPosterior, turned
+from bochner.prediction.turned_rows import turned, whole_rows
 from bochner.weight_posterior.posterior import (
     NonConjugatePosterior,
     ViewPosterior,
@@ -95,7 +95,7 @@ def posteriors(
             yield chosen, posterior
             index = index[~torch.isin(index, chosen)]
     slopes = (1 + placement.mean.shape[1]) * (placement.modes.shape[1] + _N_STARTS)
-    for some, whole in _by_kind(views, rows, index):
+    for some, whole in whole_rows(views, rows, index):
         features = max(view.draws[0].mean.shape[0] for view in views)
         columns = [1 if whole and turned(view, 0) else view.n_columns for view in views]
         at_once = max(1, _NUMBERS // (slopes * max(features, *columns)))
@@ -103,20 +103,6 @@ def posteriors(
             chosen = some[part]
             of_rows = ([y[chosen] for y in rows], offsets_of(offsets, chosen))
             yield chosen, _modes(views, candidates, placement.of(chosen), *of_rows, whole)
-
-
-def _by_kind(
-    views: Sequence[ViewPosterior], rows: Sequence[Tensor], index: Tensor
-) -> Iterator[tuple[Tensor, bool]]:
-    """Yield which of some rows are complete, where a view has a form of its own for those, and
-    which are not.
-    """
-    whole = torch.zeros(len(index), dtype=torch.bool)
-    if any(turned(view, 0) for view in views):
-        whole = torch.stack([~y[index].isnan().any(1) for y in rows]).all(0)
-    for some, are in ((index[whole], True), (index[~whole], False)):
-        if len(some):
-            yield some, are
 
 
 def _on_grid(
@@ -420,20 +406,6 @@ def _(
 ) -> Tensor:
     # products cost far less than predictive densities
     return view.predictive_scores(y, offset, mean, variance)
-
-
-@_about.register
-def _(
-    view: TurnedPosterior,
-    y: Tensor,
-    offset: Tensor | None,  # noqa: ARG001 - Gaussian rows have none
-    mean: Tensor,
-    variance: Tensor,
-) -> Tensor:
-    # one variance of all columns
-    v = variance[:, :1] + view.predicted_noise
-    squares = (y.square() @ view.counts)[:, None] - 2.0 * y @ mean.T + mean.square().sum(1)
-    return -0.5 * (squares / v.T + view.counts.sum() * v.log().T)
 
 
 def _coarse(target: Target) -> Target:

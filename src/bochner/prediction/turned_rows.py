@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 
 import torch
 from torch import Tensor
 
+from bochner.latent_inference.predictive_modes import table
 from bochner.weight_posterior.conditioning import SharedDraw
 from bochner.weight_posterior.posterior import GaussianPosterior, ViewPosterior
 
@@ -45,6 +47,28 @@ class TurnedPosterior(GaussianPosterior):
         root = (left.clamp(min=0.0) / self.counts[-1]).sqrt()
         return torch.cat([along, root[:, None]], dim=1)
 
+    def exact_rows(self, y: Tensor) -> Tensor:
+        """Return them with products in double precision: densities ask for it, whose noise may be
+        small beside the data.
+        """
+        along = y @ self.directions
+        left = (y - along @ self.directions.T).square().sum(1)
+        return torch.cat([along, (left / self.counts[-1]).sqrt()[:, None]], dim=1)
+
+
+@table.register
+def _(
+    view: TurnedPosterior,
+    y: Tensor,
+    offset: Tensor | None,  # noqa: ARG001 - Gaussian rows have none
+    mean: Tensor,
+    variance: Tensor,
+) -> Tensor:
+    # one variance of all columns
+    v = variance[:, :1] + view.predicted_noise
+    squares = (y.square() @ view.counts)[:, None] - 2.0 * y @ mean.T + mean.square().sum(1)
+    return -0.5 * (squares / v.T + view.counts.sum() * v.log().T)
+
 
 @functools.singledispatch
 def turned(view: ViewPosterior, s: int) -> TurnedPosterior | None:  # noqa: ARG001
@@ -69,3 +93,17 @@ def _(view: GaussianPosterior, s: int) -> TurnedPosterior | None:
     parts["draws"] = (SharedDraw(draw.frequencies, mean, draw.covariance),)
     parts["group_of"] = torch.zeros(len(counts), dtype=torch.int64)
     return TurnedPosterior(**parts, counts=counts, directions=directions)
+
+
+def whole_rows(
+    views: Sequence[ViewPosterior], rows: Sequence[Tensor], index: Tensor
+) -> Iterator[tuple[Tensor, bool]]:
+    """Yield which of some rows are complete, where a view has a form of its own for those, and
+    which are not.
+    """
+    whole = torch.zeros(len(index), dtype=torch.bool)
+    if any(turned(view, 0) for view in views):
+        whole = torch.stack([~y[index].isnan().any(1) for y in rows]).all(0)
+    for some, are in ((index[whole], True), (index[~whole], False)):
+        if len(some):
+            yield some, are
