@@ -147,9 +147,11 @@ def open_rows_of(
         return None
     known = column_names(model)
     reading = reading.without(path, model._covariate_coding.names)
-    table = None if known is None else reading.open(path, index, layer, known)
+    table = reading.open(path, index, layer, known)
     table = table or reading.open_text(path, index, layer, known)
     if table is not None and known is None:
+        if path.suffix.lower() == ".npz" and not _has_views(table, model):
+            return None
         _check_width(table.rows.n_columns, model, None)
         return table
     names = [] if table is None else table.rows.columns or []
@@ -163,6 +165,15 @@ def open_rows_of(
     if not layer and extension_of(path) in LAYERED:
         _check_layer(model, rows, path)
     return StoredTable.of(rows, table.row_names, table.index_name)
+
+
+def _has_views(table: Table, model: LatentVariableEstimator) -> bool:
+    """Tell whether arrays are the views of a model, all of them and where they were."""
+    views = table.views or {next(iter(model.views_)): slice(0, table.shape[1])}
+    return list(views) == list(model.views_) and all(
+        np.array_equal(np.arange(place.start, place.stop), model.views_[view])
+        for view, place in views.items()
+    )
 
 
 def _only_array(path: Path, table: Table) -> dict[str, slice] | None:

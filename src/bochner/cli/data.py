@@ -15,9 +15,9 @@ from bochner.errors import InputError, message
 from bochner.io.columnar import write_columnar
 from bochner.io.csv.write import write_csv
 from bochner.io.extensions import NAMED, extension_of, in_zarr
-from bochner.io.on_disk import StoredTable, open_table, open_text
+from bochner.io.on_disk import StoredTable, open_text
 from bochner.io.outputs import replacing
-from bochner.io.readers import read_source
+from bochner.io.readers import open_source, read_source
 from bochner.io.request import KnownColumns, Request, selection_of
 from bochner.io.table import Table
 from bochner.memory import memory_of
@@ -116,8 +116,8 @@ class Reading:
         layer: Sequence[str],
         known: Sequence[str] | None = None,
     ) -> StoredTable | None:
-        """Open data that are read block by block; see `bochner.io.on_disk.open_table`."""
-        return open_table(path, self.request(index, layer, known))
+        """Open data that are read block by block; see `bochner.io.readers.open_source`."""
+        return open_source(path, self.request(index, layer, known))
 
     def open_text(
         self,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -303,26 +303,71 @@ class SomeColumns(_OfAnother):
         return self.source.whole()[:, self._index]
 
 
-class SomeRows(_OfAnother):
-    """Rows of a source, by their numbers.
+class JoinedSource(RowSource):
+    """Views of the same rows from several sources, side by side; or some rows of one.
 
     Parameters
     ----------
-    source : RowSource
-    index : ndarray of int, shape (n_rows,)
+    sources : sequence of RowSource
+    columns : list of str, optional
+        Names of all columns.
+    index : sequence of (ndarray of int, shape (n_rows,), or None), optional
+        Which row of each source a row is; -1: it has none there, and NaN in its place. None: the
+        rows of the source as they are.
+
+    Raises
+    ------
+    InputError
+        Sources without an index differ in their number of rows.
     """
 
-    def __init__(self, source: RowSource, index: IntArray) -> None:
-        self.source = source
-        self._index = index
-        self.n_rows = len(index)
-        self.n_columns = source.n_columns
-        self.columns = source.columns
-        self.dtype = source.dtype
+    def __init__(
+        self,
+        sources: Sequence[RowSource],
+        columns: list[str] | None = None,
+        index: Sequence[IntArray | None] | None = None,
+    ) -> None:
+        self._parts = list(zip(sources, index or [None] * len(sources), strict=True))
+        counts = [s.n_rows if rows is None else len(rows) for s, rows in self._parts]
+        if len(set(counts)) > 1:
+            got = ", ".join(f"{count:,}" for count in counts)
+            raise InputError(
+                message("views of the same rows", f"{got} rows", "give each view all rows")
+            )
+        self.n_rows = counts[0]
+        self.n_columns = sum(source.n_columns for source in sources)
+        self.columns = columns
+        self.dtype = np.result_type(*(source.dtype for source in sources))
+
+    @property
+    def decodes(self) -> bool:
+        """Whether rows of any source are unpacked every time they are read."""
+        return any(source.decodes for source, _ in self._parts)
 
     def read(self, start: int, stop: int) -> FloatArray:
         """Return the rows from ``start`` to before ``stop``."""
-        return self.source.take(self._index[start:stop])
+        out = np.empty((stop - start, self.n_columns), self.dtype)
+        first = 0
+        for source, index in self._parts:
+            view = out[:, first : first + source.n_columns]
+            first += source.n_columns
+            if index is None:
+                view[:] = source.read(start, stop)
+                continue
+            rows = index[start:stop]
+            there = rows >= 0
+            view[~there] = np.nan
+            if there.any():
+                view[there] = _taken(source, rows[there])
+        return out
+
+
+def _taken(source: RowSource, rows: IntArray) -> FloatArray:
+    """Return rows by their numbers; consecutive ones are read at once, whatever the blocks."""
+    first, last = int(rows[0]), int(rows[-1])
+    if last - first == len(rows) - 1 and bool((np.diff(rows) == 1).all()):
+        return source.read(first, last + 1)
+    return source.take(rows)
 
 
 def share(X: Any) -> Any:

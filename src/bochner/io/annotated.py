@@ -178,8 +178,8 @@ def from_mudata(
         raise InputError(
             message(f"modalities of {place}", got, f"choose from {listing(list(mdata.mod))}")
         )
-    layers = _by_modality(layer, names, "layer")
-    masks = _by_modality(mask_var, names, "mask_var")
+    layers = by_modality(layer, names, "layer")
+    masks = by_modality(mask_var, names, "mask_var")
     tables = {
         name: from_anndata(
             mdata.mod[name], layers[name], masks[name], None, f"{place}[{name!r}]"
@@ -324,7 +324,14 @@ def mask_of(
     return np.asarray(mask, dtype=np.bool_)
 
 
-def _by_modality(value: object, names: list[str], option: str) -> dict[str, Any]:
+def by_modality(value: object, names: list[str], option: str) -> dict[str, Any]:
+    """Return what is asked of each modality: the same, or by its name.
+
+    Raises
+    ------
+    InputError
+        A name is none of theirs.
+    """
     if not isinstance(value, Mapping):
         return dict.fromkeys(names, value)
     unknown = [repr(str(name)) for name in value if name not in names]

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+import shutil
+import struct
+import tempfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
@@ -20,6 +24,8 @@ LABELS = ("y", "labels")
 # What files of one array, and of several, begin with.
 _ARRAY = b"\x93NUMPY"
 _ARCHIVE = b"PK"
+# The head of a member of a zip file, which ends with the lengths of its name and of what is beside.
+_LOCAL = struct.Struct("<4s5H3L2H")
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
@@ -46,11 +52,22 @@ def read_npz(path: Path, request: Request | None = None) -> Table:
     arrays = load_arrays(path, "npz", (request or Request()).memory)
     if isinstance(arrays, np.ndarray):
         raise unreadable(path, "npz", "it holds a single array: rename it to .npy")
-    data = {
-        name: as_matrix(a, f"array {name!r} of {path}")
-        for name, a in arrays.items()
-        if a.ndim >= 2
-    }
+    beside = beside_arrays(arrays, path)
+    data = [
+        as_matrix(a, f"array {name!r} of {path}") for name, a in arrays.items() if a.ndim >= 2
+    ]
+    return Table(np.hstack(data), **beside)
+
+
+def beside_arrays(arrays: Mapping[str, NDArray[np.generic]], path: Path) -> dict[str, Any]:
+    """Return what the table of an npz file has beside its numbers: names, views and labels.
+
+    Raises
+    ------
+    InputError
+        No array is data, or views differ in their rows.
+    """
+    data = {name: array.shape for name, array in arrays.items() if array.ndim >= 2}
     if not data:
         stored = ", ".join(f"{name!r} {a.shape}" for name, a in arrays.items()) or "no array"
         raise InputError(
@@ -60,7 +77,7 @@ def read_npz(path: Path, request: Request | None = None) -> Table:
                 "save X with shape (rows, columns)",
             )
         )
-    counts = {name: X.shape[0] for name, X in data.items()}
+    counts = {name: shape[0] for name, shape in data.items()}
     if len(set(counts.values())) > 1:
         got = ", ".join(f"{name!r}: {count}" for name, count in counts.items())
         raise InputError(
@@ -71,23 +88,14 @@ def read_npz(path: Path, request: Request | None = None) -> Table:
             )
         )
     n_rows = next(iter(counts.values()))
-    n_columns = sum(X.shape[1] for X in data.values())
-    return Table(
-        np.hstack(list(data.values())),
-        _names(arrays, "row_names", n_rows),
-        _names(arrays, "column_names", n_columns),
-        None
-        if len(data) == 1
-        else consecutive({name: X.shape[1] for name, X in data.items()}),
-        next(
-            (
-                arrays[key]
-                for key in LABELS
-                if key in arrays and arrays[key].shape == (n_rows,)
-            ),
-            None,
-        ),
-    )
+    widths = {name: shape[1] for name, shape in data.items()}
+    labels = (arrays[key] for key in LABELS if key in arrays)
+    return {
+        "row_names": _names(arrays, "row_names", n_rows),
+        "column_names": _names(arrays, "column_names", sum(widths.values())),
+        "views": None if len(data) == 1 else consecutive(widths),
+        "labels": next((array for array in labels if array.shape == (n_rows,)), None),
+    }
 
 
 def consecutive(widths: dict[str, int]) -> dict[str, slice]:
@@ -99,7 +107,9 @@ def consecutive(widths: dict[str, int]) -> dict[str, slice]:
     }
 
 
-def _names(arrays: dict[str, NDArray[np.generic]], key: str, count: int) -> list[str] | None:
+def _names(
+    arrays: Mapping[str, NDArray[np.generic]], key: str, count: int
+) -> list[str] | None:
     stored = arrays.get(key)
     return (
         None
@@ -145,6 +155,93 @@ def load_arrays(
     except Exception as error:  # whatever NumPy and zipfile raise: it is the file
         raise unreadable(path, kind, error) from error
     raise unreadable(path, kind, "it is no NumPy file")
+
+
+def map_arrays(path: Path, memory: Memory, most: int) -> dict[str, NDArray[np.generic]] | None:
+    """Open the arrays of an npz file, those of rows as memory maps: of the file itself, or, where
+    they are compressed, of a temporary file without a name.
+
+    Parameters
+    ----------
+    path : Path
+    memory : Memory
+        Limits of other arrays, and of what compressed ones become.
+    most : int
+        Numbers of all arrays up to which they are not opened.
+
+    Returns
+    -------
+    dict of str to ndarray, or None
+        None: they are not so many, or not all of them are numbers in rows.
+
+    Raises
+    ------
+    InputError
+        The file is unreadable.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = {
+                info.filename.removesuffix(".npy"): info
+                for info in archive.infolist()
+                if info.filename.endswith(".npy")
+            }
+            heads = {name: _head(archive, info) for name, info in members.items()}
+            data = {name: head for name, head in heads.items() if len(head.shape) >= 2}
+            plain = all(len(h.shape) == 2 and h.dtype.kind == "f" for h in data.values())
+            if not plain or sum(math.prod(head.shape) for head in data.values()) <= most:
+                return None
+            left = memory.expanded(path.stat().st_size)
+            arrays: dict[str, NDArray[np.generic]] = {}
+            for name, info in members.items():
+                place = f"array {name!r} of {path}"
+                if info.file_size > left:
+                    raise memory.too_large(place, left)
+                left -= info.file_size
+                if name in data:
+                    arrays[name] = _mapped(archive, path, info, data[name])
+                    continue
+                with archive.open(info) as member:
+                    arrays[name] = _array(member, info.file_size, place, memory, left)
+            return arrays
+    except InputError:
+        raise
+    except Exception as error:  # whatever NumPy and zipfile raise: it is the file
+        raise unreadable(path, "npz", error) from error
+
+
+class _Head(NamedTuple):
+    """What the file of an array says of it, and the bytes that takes."""
+
+    shape: tuple[int, ...]
+    is_fortran: bool
+    dtype: np.dtype[Any]
+    n_bytes: int
+
+
+def _head(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Head:
+    with archive.open(info) as member:
+        shape, is_fortran, dtype = _HEADERS[npy.read_magic(member)](member)
+        return _Head(shape, is_fortran, dtype, member.tell())
+
+
+def _mapped(
+    archive: zipfile.ZipFile, path: Path, info: zipfile.ZipInfo, head: _Head
+) -> NDArray[np.generic]:
+    """Map an array of a file that holds several."""
+    order: Literal["F", "C"] = "F" if head.is_fortran else "C"
+    if info.compress_type == zipfile.ZIP_STORED:
+        with path.open("rb") as file:
+            file.seek(info.header_offset)
+            local = file.read(_LOCAL.size)
+        # its own lengths: those of the directory at the end may differ
+        beside = sum(_LOCAL.unpack(local)[-2:])
+        start = info.header_offset + _LOCAL.size + beside + head.n_bytes
+        return np.memmap(path, head.dtype, "r", start, head.shape, order)
+    with tempfile.TemporaryFile() as file, archive.open(info) as member:
+        shutil.copyfileobj(member, file, 2**20)
+        file.flush()
+        return np.memmap(file, head.dtype, "r", head.n_bytes, head.shape, order)
 
 
 def _archive(file: IO[bytes], path: Path, memory: Memory) -> dict[str, NDArray[np.generic]]:

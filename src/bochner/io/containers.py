@@ -10,12 +10,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from bochner.data.accepted import as_rows
+from bochner.data.columns import listing
+from bochner.data.row_sources import ArraySource, JoinedSource, RowSource, source_of
 from bochner.data.validation import as_array, check_shared_rows
 from bochner.errors import DataWarning, InputError, message, shown, warn_user
 from bochner.extras import require
 from bochner.io.annotated import from_anndata, from_mudata
 from bochner.io.frames import from_frame
-from bochner.io.join import check_unique, join
+from bochner.io.join import beside_numbers, check_unique, join
 from bochner.io.table import Table, as_matrix, dense
 
 if TYPE_CHECKING:
@@ -34,12 +36,15 @@ def stack(views: object) -> tuple[object, dict[str, slice]]:
         With an index, rows are joined by its names: a row that a view lacks is NaN there, and rows
         stand in the order of first appearance. Without, all views have the same rows. A complex
         view ``h`` becomes two views, ``h.real`` and ``h.imag``; `unstack` makes it whole again.
+        Rows on disk, as `bochner.open_rows` returns them, memory maps and arrays of zarr or HDF5
+        stay there; with them, all views are rows on disk or arrays, of the same rows.
 
     Returns
     -------
-    X : DataFrame or ndarray, shape (N, M)
-        A DataFrame where the views have an index. float32 when all views are, else float64. Columns
-        that have the same name in two views are called ``view:name``.
+    X : DataFrame, ndarray or RowSource, shape (N, M)
+        A DataFrame where the views have an index, a source where any view is on disk. float32 when
+        all views are, else float64. Columns that have the same name in two views are called
+        ``view:name``.
     views : dict of str to slice
         The columns of every view, for the parameter of this name.
 
@@ -77,6 +82,9 @@ def stack(views: object) -> tuple[object, dict[str, slice]]:
                 'a dict such as {"rna": A, "protein": B}, or a MuData', got, "name the views"
             )
         )
+    sources = {str(view): source_of(value) for view, value in views.items()}
+    if any(source is not None for source in sources.values()):
+        return _joined_sources(views, sources)
     halves = [
         pair for view, value in views.items() for pair in _split(str(view), value).items()
     ]
@@ -87,6 +95,30 @@ def stack(views: object) -> tuple[object, dict[str, slice]]:
     return _out(table, [_dtype(part) for part in parts.values()], _labels(parts)), dict(
         table.views or {}
     )
+
+
+def _joined_sources(
+    views: Mapping[str, Any], sources: Mapping[str, RowSource | None]
+) -> tuple[RowSource, dict[str, slice]]:
+    """Lay rows on disk side by side, and arrays in memory beside them."""
+    rows: dict[str, RowSource] = {}
+    for (name, source), value in zip(sources.items(), views.values(), strict=True):
+        if source is None and not isinstance(value, np.ndarray):
+            got = f"{type(value).__name__} for view {name!r}"
+            do = "pass its values, rows in the order of those on disk"
+            raise InputError(message("rows on disk or arrays in all views", got, do))
+        rows[name] = ArraySource(value) if source is None else source
+    counts = {name: source.n_rows for name, source in rows.items()}
+    if len(set(counts.values())) > 1:
+        got = listing([f"{name!r}: {count:,}" for name, count in counts.items()])
+        do = "give each view all rows, NaN where it has none"
+        raise InputError(message("the same number of rows in every view", got, do))
+    tables = {
+        name: Table(np.empty((0, source.n_columns)), None, source.columns)
+        for name, source in rows.items()
+    }
+    beside = beside_numbers(tables, None)
+    return JoinedSource(list(rows.values()), beside["column_names"]), beside["views"]
 
 
 def _warn_unshared(table: Table) -> None:

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bochner.data.arrays import IntArray
 from bochner.data.file_arrays import readable
-from bochner.data.row_sources import RowSource
+from bochner.data.row_sources import ArraySource, JoinedSource, RowSource
 from bochner.data.stored import unpacked
 from bochner.errors import InputError, message
 from bochner.extras import require
-from bochner.io.annotated import check_survives, mask_of
+from bochner.io.annotated import by_modality, check_survives, mask_of
+from bochner.io.array_files import beside_arrays, map_arrays
 from bochner.io.csv.source import open_csv
 from bochner.io.extensions import extension_of, in_zarr
-from bochner.io.join import check_unique
+from bochner.io.join import beside_numbers, check_unique, joined_rows
 from bochner.io.parquet.columns import schema_of
 from bochner.io.parquet.parts import parquet_parts
 from bochner.io.parquet.read import Chosen
 from bochner.io.parquet.source import ParquetSource
-from bochner.io.request import Request, Selection
+from bochner.io.request import NamedColumns, Request, Selection
 from bochner.io.stored import labels, matrix_rows, open_rows, zarr_labels, zarr_matrix
 from bochner.io.table import Table
 from bochner.memory import EXPANSION
@@ -58,12 +61,34 @@ class StoredTable(Table):
         assert self.source is not None
         return self.source
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.rows.shape
+
     def sampled(self, most: int) -> Table:
         """Return some rows in memory, spread evenly."""
         some = evenly(self.rows.n_rows, most)
         names = None if self.row_names is None else [self.row_names[i] for i in some]
         values = self.rows.take(some).astype(np.float64)
-        return Table(values, names, self.column_names, index_name=self.index_name)
+        labels = None if self.labels is None else self.labels[some]
+        return Table(values, names, self.column_names, self.views, labels, self.index_name)
+
+
+def join_stored(
+    tables: Mapping[str, Table], place: str, order: Sequence[str] | None = None
+) -> StoredTable:
+    """Lay tables side by side as views, as `bochner.io.join.join` does, of which any is not in
+    memory: nor is what they make together.
+    """
+    index, names = joined_rows(tables, place, order)
+    beside = beside_numbers(tables, names)
+    sources = [
+        table.rows if isinstance(table, StoredTable) else ArraySource(table.X)
+        for table in tables.values()
+    ]
+    source = JoinedSource(sources, beside["column_names"], index)
+    return StoredTable(np.empty((0, source.n_columns)), source=source, **beside)
 
 
 def evenly(n_rows: int, most: int) -> IntArray:
@@ -77,8 +102,8 @@ def open_table(path: Path, request: Request) -> StoredTable | None:
     Parameters
     ----------
     path : Path
-        A ``.npy`` file, a ``.zarr`` array or a path inside a store, a parquet file or a folder of
-        parts of one, a ``.h5ad`` file.
+        A ``.npy`` or ``.npz`` file, a ``.zarr`` array or a path inside a store, a parquet file or
+        a folder of parts of one, a ``.h5ad`` or ``.h5mu`` file.
     request : Request
 
     Raises
@@ -93,8 +118,8 @@ def open_table(path: Path, request: Request) -> StoredTable | None:
         return open_zarr(path, request)
     if files := parquet_parts(path):
         return _parquet(path, files, request)
-    is_annotated = kind == ".h5ad" and path.is_file()
-    return _annotated(path, request) if is_annotated else None
+    opens = {".npz": _archive, ".h5ad": _annotated, ".h5mu": _modalities}
+    return opens[kind](path, request) if kind in opens and path.is_file() else None
 
 
 def open_text(path: Path, request: Request, whole: Callable[[], object]) -> StoredTable | None:
@@ -124,14 +149,38 @@ def open_text(path: Path, request: Request, whole: Callable[[], object]) -> Stor
 
 
 def _array(path: Path, request: Request) -> StoredTable | None:
-    plain = request.index is None and request.layer is None and request.mask_var is None
-    if not plain or type(request.selection) is not Selection:
+    if not _is_plain(request):
         return None  # refused by who reads it whole
     try:
         source = open_rows(path)
     except InputError:
         return None
     return StoredTable.of(source) if _is_large(source.shape) else None
+
+
+def _is_plain(request: Request) -> bool:
+    """Tell whether nothing is asked for that arrays without names do not have."""
+    named = request.index is not None or request.layer is not None
+    return not named and request.mask_var is None and type(request.selection) is Selection
+
+
+def _archive(path: Path, request: Request) -> StoredTable | None:
+    """Open the arrays of an npz file: views, where there are several."""
+    if not _is_plain(request):
+        return None
+    try:
+        arrays = map_arrays(path, request.memory, MANY)
+    except InputError:
+        return None  # said by who reads it whole
+    return None if arrays is None else stored_views(arrays, path)
+
+
+def stored_views(arrays: dict[str, NDArray[np.generic]], path: Path) -> StoredTable:
+    """Return the arrays of a npz file as one table; see `bochner.io.array_files.read_npz`."""
+    beside = beside_arrays(arrays, path)
+    sources = [ArraySource(array) for array in arrays.values() if array.ndim == 2]
+    source = JoinedSource(sources, beside["column_names"])
+    return StoredTable(np.empty((0, source.n_columns)), source=source, **beside)
 
 
 def open_zarr(path: Path, request: Request) -> StoredTable:
@@ -184,19 +233,68 @@ def _annotated(path: Path, request: Request) -> StoredTable | None:
     check_survives(path)
     try:
         file = h5py.File(path, "r")
-        matrix = file["X"] if request.layer is None else file["layers"][request.layer]
-        sizes = matrix.attrs.get("shape", getattr(matrix, "shape", ()))
-        shape = tuple(int(n) for n in sizes)
-        is_dense = isinstance(matrix, h5py.Dataset)
-        known = is_dense or str(matrix.attrs["encoding-type"]).startswith(("csr", "csc"))
+        matrix = _matrix_of(file, request.layer)
     except (OSError, KeyError, TypeError):
         return None  # refused by who reads it whole
-    if len(shape) != 2 or not known or not _is_large((shape[0], shape[1])):
+    if not _is_large(_sizes(matrix)):
         file.close()
         return None
     with readable(str(path)):
         names = [labels(file[part]) for part in ("obs", "var")]
     return _named(path, request, matrix, file, names)
+
+
+def _modalities(path: Path, request: Request) -> StoredTable | None:
+    """Open the matrices of a MuData file, or layers of them: modalities are views."""
+    if request.index is not None or type(request.selection) is NamedColumns:
+        return None  # refused by who reads it whole
+    h5py = require("h5py", "reads h5mu files")
+    check_survives(path)
+    try:
+        file = h5py.File(path, "r")
+        names = [str(name) for name in file["mod"].attrs["mod-order"]]
+        layers = by_modality(request.layer, names, "layer")
+        masks = by_modality(request.mask_var, names, "mask_var")
+        matrices = {name: _matrix_of(file["mod"][name], layers[name]) for name in names}
+        sizes = [_sizes(matrix) for matrix in matrices.values()]
+        order = labels(file["obs"])
+    except (OSError, KeyError, TypeError, InputError):
+        return None
+    whole = all(map(all, sizes)) and int(file.attrs.get("axis", 0)) == 0
+    # a name asks for a mask of the modalities that have it
+    if isinstance(request.mask_var, str) or not whole or sum(map(math.prod, sizes)) <= MANY:
+        file.close()
+        return None
+    tables: dict[str, Table] = {}
+    for name, matrix in matrices.items():
+        group = file["mod"][name]
+        with readable(str(path)):
+            named = [labels(group[part]) for part in ("obs", "var")]
+        asked = replace(request, mask_var=masks[name])
+        tables[name] = _named(path, asked, matrix, group, named)
+    there = {row for table in tables.values() for row in table.row_names or ()}
+    return join_stored(tables, f"modality of {path}", [row for row in order if row in there])
+
+
+def _matrix_of(group: Any, layer: str | None) -> Any:
+    """Return the X of what AnnData wrote, or a layer.
+
+    Raises
+    ------
+    KeyError
+        There is none, or it is stored in a way that is not read by rows.
+    """
+    matrix = group["X"] if layer is None else group["layers"][layer]
+    is_dense = hasattr(matrix, "dtype")
+    if not is_dense and not str(matrix.attrs["encoding-type"]).startswith(("csr", "csc")):
+        raise KeyError(matrix.name)
+    return matrix
+
+
+def _sizes(matrix: Any) -> tuple[int, int]:
+    """Return the rows and columns of a matrix in a file; none of what is no matrix."""
+    sizes = matrix.attrs.get("shape", getattr(matrix, "shape", ()))
+    return (int(sizes[0]), int(sizes[1])) if len(sizes) == 2 else (0, 0)
 
 
 def _named(

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bochner.errors import InputError, message
 from bochner.io.annotated import read_h5ad, read_h5mu
@@ -33,6 +36,10 @@ from bochner.io.parquet.read import read_parquet, read_parts
 from bochner.io.request import Request, Selection, selection_of
 from bochner.io.table import Table, as_matrix, dense
 from bochner.memory import Memory
+
+if TYPE_CHECKING:
+    from bochner.data.row_sources import RowSource
+    from bochner.io.on_disk import StoredTable
 
 __all__ = ["EXTENSIONS", "Table", "extension_of", "read", "write_csv"]
 
@@ -123,6 +130,46 @@ def read_source(path: str | os.PathLike[str], request: Request) -> Table:
     return table
 
 
+def open_source(path: Path, request: Request) -> StoredTable | None:
+    """Open data that are read block by block: see `bochner.io.on_disk.open_table`; and a folder
+    with one file per view, where any of them is large.
+
+    Parameters
+    ----------
+    path : Path
+    request : Request
+
+    Returns
+    -------
+    StoredTable, or None
+        None: they are small, or of a kind that is not.
+
+    Raises
+    ------
+    InputError
+        As `read_source`.
+    """
+    # torch comes with it
+    from bochner.io.on_disk import StoredTable, join_stored, open_table, open_text
+
+    if not path.is_dir() or in_zarr(path) or parquet_parts(path):
+        return open_table(path, request)
+    tables: dict[str, Table] = {}
+    for view, file in _views_in(path).items():
+        asked = _for_file(request, view, extension_of(file))
+        _check_file(file, asked)
+        stored = open_table(file, asked) or open_text(
+            file, asked, partial(_read_file, file, asked)
+        )
+        tables[view] = stored or _read_file(file, asked)
+    if not any(isinstance(table, StoredTable) for table in tables.values()):
+        return None
+    _check_single(tables, path)
+    _check_keys(tables, path)
+    request.selection.check(str(path))
+    return join_stored(tables, f"file of {path}")
+
+
 def _read_zarr(path: Path, request: Request) -> Table:
     # torch comes with it
     from bochner.io.on_disk import open_zarr
@@ -177,6 +224,17 @@ def _check_file(path: Path, request: Request) -> str:
 
 
 def _read_folder(folder: Path, request: Request) -> Table:
+    tables = {
+        view: _read_file(path, _for_file(request, view, extension_of(path)))
+        for view, path in _views_in(folder).items()
+    }
+    _check_single(tables, folder)
+    _check_keys(tables, folder)
+    return join(tables, f"file of {folder}")
+
+
+def _views_in(folder: Path) -> dict[str, Path]:
+    """Return the files of a folder by their views."""
     paths = [
         p
         for p in sorted(folder.iterdir())
@@ -190,23 +248,26 @@ def _read_folder(folder: Path, request: Request) -> Table:
                 "put one file per view there",
             )
         )
-    tables: dict[str, Table] = {}
+    views: dict[str, Path] = {}
     for path in paths:
         view = path.name[: -len(extension_of(path))]
-        if view in tables:
+        if view in views:
             got = f"two files for view {view!r} in {folder}"
             raise InputError(message("one file per view", got, "rename or remove one of them"))
-        table = _read_file(path, _for_file(request, view, extension_of(path)))
+        views[view] = path
+    return views
+
+
+def _check_single(tables: Mapping[str, Table], folder: Path) -> None:
+    """Refuse a file of several views in a folder."""
+    for view, table in tables.items():
         if table.views is not None:
-            got = f"{len(table.views)} arrays in {path}"
+            got = f"{len(table.views)} arrays in {_views_in(folder)[view]}"
             raise InputError(
                 message(
                     "one array per file of a folder", got, "save each view to its own file"
                 )
             )
-        tables[view] = table
-    _check_keys(tables, folder)
-    return join(tables, f"file of {folder}")
 
 
 def _for_file(request: Request, view: str, extension: str) -> Request:
@@ -229,7 +290,7 @@ def _check_keys(tables: dict[str, Table], folder: Path) -> None:
     """Refuse files that would be joined by position though their first columns look like names."""
     if len(tables) < 2 or any(table.row_names is not None for table in tables.values()):
         return
-    first = [table.X[:, 0] for table in tables.values()]
+    first = [_first_column(table) for table in tables.values()]
     texts = [[f"{value:.0f}" for value in keys] for keys in first]
     whole = all(np.array_equal(keys, np.rint(keys)) for keys in first)
     if not (whole and all(map(distinct_whole, texts))):
@@ -248,3 +309,10 @@ def _check_keys(tables: dict[str, Table], folder: Path) -> None:
         got = "the same whole numbers in another order in their first columns"
         do = "write a header in each and name the column of row names: --index NAME"
         raise InputError(message(f"rows in one order in the files of {folder}", got, do))
+
+
+def _first_column(table: Table) -> NDArray[np.floating[Any]]:
+    source: RowSource | None = getattr(table, "source", None)
+    if source is None:
+        return table.X[:, 0]
+    return np.concatenate([block[:, 0] for block in source.blocks()])

@@ -45,6 +45,11 @@ class Table:
     labels: NDArray[np.generic] | None = None
     index_name: str = ""
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.X.shape[0], self.X.shape[1]
+
     def __post_init__(self) -> None:
         for what, names in (("row", self.row_names), ("column", self.column_names)):
             bad = next((name for name in names or () if "\0" in name), None)

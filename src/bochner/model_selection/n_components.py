@@ -23,7 +23,7 @@ from bochner.data.accepted import COUNT, as_rows, checked, in_order_of, index_of
 from bochner.data.arrays import Float64Array
 from bochner.data.columns import dense_rows
 from bochner.data.covariates import CovariateCoding, of_rows
-from bochner.data.row_sources import RowSource, SomeRows, read_by_parts, source_of
+from bochner.data.row_sources import JoinedSource, RowSource, read_by_parts, source_of
 from bochner.data.validation import as_array
 from bochner.data.views import Views
 from bochner.errors import DataWarning, InputError, message
@@ -323,7 +323,7 @@ def _taken(X: object, rows: NDArray[np.intp]) -> object:
 
 @_taken.register
 def _(X: RowSource, rows: NDArray[np.intp]) -> RowSource:
-    return SomeRows(X, rows)
+    return JoinedSource([X], X.columns, [rows])
 
 
 def _held_out(
