@@ -297,7 +297,7 @@ def sample(
     return len(drawn)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CalibrateOptions:
     """The options of ``bochner calibrate``; see its help."""
 

@@ -50,7 +50,7 @@ PAGE = "report.html"
 _SHOWN = 5000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FitOptions:
     """The options of ``bochner fit``; see its help."""
 

@@ -172,23 +172,24 @@ def fit(
             from bochner.cli.show import show
 
             reading = Reading.typed(columns, drop, header, memory, mask_var, decimal)
+            chained = [] if chains is None else [f"n_chains={chains}"]
             options = logic.FitOptions(
-                data,
-                out,
-                model.value,
-                view or (),
-                likelihood or (),
-                [*(settings or ()), *([] if chains is None else [f"n_chains={chains}"])],
-                index,
-                seed,
-                resume,
-                force,
-                layer or (),
-                page,
-                reading,
-                batch or (),
-                covariate or (),
-                size_factors,
+                data=data,
+                out=out,
+                model=model.value,
+                views=view or (),
+                likelihood=likelihood or (),
+                settings=[*(settings or ()), *chained],
+                index=index,
+                seed=seed,
+                resume=resume,
+                force=force,
+                layer=layer or (),
+                report=page,
+                reading=reading,
+                batch=batch or (),
+                covariates=covariate or (),
+                size_factors=size_factors,
             )
             try:
                 with interrupts_as_such():
@@ -252,16 +253,16 @@ def info(
         from bochner.cli.fit import FitOptions
         from bochner.cli.show import show
 
-        repeated = (view or (), likelihood or (), settings or ())
-        reading = Reading.typed(columns, drop, header, memory, mask_var, decimal)
         options = FitOptions(
-            path,
-            Path(),
-            model.value,
-            *repeated,
-            index,
+            data=path,
+            out=Path(),
+            model=model.value,
+            views=view or (),
+            likelihood=likelihood or (),
+            settings=settings or (),
+            index=index,
             layer=layer or (),
-            reading=reading,
+            reading=Reading.typed(columns, drop, header, memory, mask_var, decimal),
             batch=batch or (),
             covariates=covariate or (),
             size_factors=size_factors,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 EMBEDDING = "embedding.csv"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReportOptions:
     """The options of ``bochner report``; see its help."""
 

@@ -203,19 +203,19 @@ def calibrate(
 
         reading = Reading.typed(columns, drop, header, memory, mask_var, decimal)
         options = logic.CalibrateOptions(
-            model,
-            data,
-            hide,
-            fraction,
-            n_draws,
-            seed,
-            out,
-            index,
-            layer or (),
-            force,
-            reading,
-            size_factors,
-            max_rows,
+            model=model,
+            data=data,
+            hide=hide,
+            fraction=fraction,
+            n_draws=n_draws,
+            seed=seed,
+            out=out,
+            index=index,
+            layer=layer or (),
+            force=force,
+            reading=reading,
+            size_factors=size_factors,
+            max_rows=max_rows,
         )
         report = logic.calibrate(options)
         reply.values = report.to_json()
@@ -282,18 +282,18 @@ def report(
 
         reading = Reading.typed(columns, drop, header, memory, mask_var, decimal)
         options = logic.ReportOptions(
-            model,
-            data,
-            labels,
-            shape or (),
-            index,
-            layer or (),
-            held_out,
-            embedding,
-            out,
-            force,
-            reading,
-            size_factors,
+            model=model,
+            data=data,
+            labels=labels,
+            shapes=shape or (),
+            index=index,
+            layer=layer or (),
+            held_out=held_out,
+            embedding=embedding,
+            out=out,
+            force=force,
+            reading=reading,
+            size_factors=size_factors,
         )
         reply.values = logic.run(options)
         reply.show = show
