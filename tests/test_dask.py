@@ -162,6 +162,19 @@ def test_rows_of_another_width_are_refused_at_once():
         bo.dask.transform(model, rows)
 
 
+def test_rows_of_files_that_anndata_opens_lazily_are_placed(X, tmp_path):
+    anndata = pytest.importorskip("anndata")
+    pytest.importorskip("xarray")
+    model = bo.NGMVLVM(**SETTINGS).fit(X)
+    anndata.AnnData(X).write_h5ad(tmp_path / "x.h5ad")
+    opened = anndata.experimental.read_lazy(tmp_path / "x.h5ad")
+    placed = bo.dask.transform(model, opened.X).compute(scheduler="synchronous")
+    np.testing.assert_allclose(placed, model.embedding_, atol=1e-10)
+    for work in (bo.dask.transform, bo.dask.fit):
+        with pytest.raises(InputError, match=r"got AnnData .*\. Pass its X, as anndata"):
+            work(model, opened)
+
+
 def test_placement_takes_what_is_known_of_rows():
     rng = np.random.default_rng(0)
     size = rng.uniform(0.3, 3.0, 60)

@@ -109,7 +109,7 @@ def test_processes_give_the_fit_of_one(count, case, fitted):
 def test_what_one_process_refuses_all_refuse(fitted):
     said = [(fitted(2) / f"{rank}.txt").read_text() for rank in range(2)]
     assert said[0] == said[1]
-    infinite, columns, landmarks, rows = said[0].splitlines()
+    infinite, columns, landmarks, rows, *others = said[0].splitlines()
     assert "got inf in view 'x', row 3, column 2" in infinite
     assert infinite.endswith("(process 1)")
     assert columns.startswith("Expected columns 6, as in process 0, got 5 in process 1.")
@@ -118,6 +118,32 @@ def test_what_one_process_refuses_all_refuse(fitted):
         "Expected rows in every process, got none in one. Start fewer processes, or give every "
         "one some rows. (process 1)"
     )
+    differ = (
+        ("numbers of type float64", "float32"),
+        ("names a, b, c, d, e, f", "a, b, c, d, e, g"),
+        ("likelihood 'gaussian'", "'poisson'"),
+    )
+    kinds = (
+        "likelihood='binomial'",
+        "a sparse X",
+        "a mixed table",
+        "missing entries and a noise variance per column",
+        "the sampler of RFLVM",
+    )
+    assert others == [
+        *(
+            f"Expected {first}, as in process 0, got {second} in process 1. Give all processes "
+            "the same."
+            for first, second in differ
+        ),
+        *(
+            "Expected Gaussian, Bernoulli or count rows in several processes, got "
+            f"{kind}. Fit them in one process."
+            for kind in kinds
+        ),
+        "Expected starts by name in several processes, got an array. Name a start, such as "
+        "init='pca'.",
+    ]
 
 
 def test_the_end_of_one_process_ends_all_with_its_message(tmp_path, launch):
@@ -166,6 +192,12 @@ def test_joint_steps_go_on_in_any_number_of_processes(before, after, tmp_path, l
     assert 0 not in codes
     assert "no luck" in texts[0]
     assert [file for file in shards(tmp_path / "run.ckpt") if "-step" in file.name]
+    if before == after:
+        codes, texts = launch("other", after, tmp_path)
+        assert codes == [0] * after, "\n".join(texts)
+        text = "run.ckpt, which belongs to other data or settings. Delete it or name another"
+        for rank in range(after):
+            assert text in (tmp_path / f"{rank}.txt").read_text()
     codes, texts = launch("resumed", after, tmp_path)
     assert codes == [0] * after, "\n".join(texts)
     parts = [np.load(tmp_path / f"resumed{rank}.npz") for rank in range(after)]

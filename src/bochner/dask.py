@@ -342,6 +342,8 @@ def _checked(X: Any) -> Any:
         if is_dask_table(X):
             got = f"a {DASK_TABLE}"
             do = "write X.to_dask_array(lengths=True)"
+        elif hasattr(X, "obs_names"):
+            do = "pass its X, as anndata.experimental.read_lazy opens it"
         raise InputError(message("a Dask array (rows × columns)", got, do))
     if any(np.isnan(size) for size in X.shape):
         do = "count its rows first: X.compute_chunk_sizes()"

@@ -284,6 +284,28 @@ def test_rows_that_change_are_noticed(X):
         _ = model.embedding_
 
 
+class Changing(ArraySource):
+    """Rows to which somebody writes after some passes over them."""
+
+    n_read = 0
+
+    def read(self, start, stop):
+        self.n_read += 1
+        if self.n_read == 8:
+            self.array[400] += 1.0
+        return super().read(start, stop)
+
+
+def test_rows_that_change_during_a_fit_are_refused(X):
+    rows = Changing(X.copy())
+    model = bo.NGMVLVM(**SETTINGS)
+    text = "to end, got others than when the fit began. Start again when nothing writes"
+    with pytest.raises(InputError, match=re.escape(text)):
+        model.fit(rows)
+    assert rows.n_read > 10
+    assert not hasattr(model, "elbo_")
+
+
 def test_a_model_that_is_saved_or_pickled_has_placed_all_rows(X, tmp_path):
     model = bo.NGMVLVM(**SETTINGS).fit(Watched(X))
     copy = pickle.loads(pickle.dumps(model))

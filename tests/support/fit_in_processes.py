@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+from scipy.sparse import csr_array
 
 import bochner as bo
 from bochner.errors import InputError
@@ -155,6 +157,47 @@ def blocks(folder):
     assert kept is not None
 
 
+def refused(X, rank):
+    """Return fits that one process or all of them refuse."""
+    infinite, typed = X.copy(), X.astype(np.float32) if rank else X
+    if rank:
+        infinite[3, 2] = np.inf
+    counts = {"likelihood": "poisson"} if rank else {}
+    holes = X.copy()
+    holes[7, 1] = np.nan
+    named = pd.DataFrame(X, columns=[*"abcde", "g" if rank else "f"])
+    mixed = pd.DataFrame(X, columns=[*"abcdef"]).assign(kind="u")
+    array = {"init": np.zeros((300, 2))}
+
+    def model(kind=bo.NGMVLVM, **settings):
+        return kind(**SETTINGS | settings)
+
+    return [
+        (model(), infinite),
+        (model(), X[:, : 6 - rank]),
+        (model(landmarks=None), X),
+        (model(), X[: 0 if rank else 9]),
+        (model(), typed),
+        (model(), named),
+        (model(**counts), np.round(np.abs(X))),
+        (model(likelihood="binomial"), X),
+        (model(), csr_array(X)),
+        (model(likelihood="auto"), mixed),
+        (model(bo.AdvisedRFLVM, noise="column"), holes if rank else X),
+        (bo.RFLVM(), X),
+        (model(**array), X),
+    ]
+
+
+def refusal(estimator, X):
+    """Return the message with which a fit is refused."""
+    try:
+        estimator.fit(X)
+    except InputError as error:
+        return str(error)
+    return "fitted"
+
+
 def main():
     """Run cases."""
     if sys.argv[1] == "blocks":
@@ -171,18 +214,7 @@ def run(case, folder, processes):
     X = with_holes(data(), case)
     shared = bo.share(X)
     if case == "refused":
-        bad = [shared.copy() for _ in range(3)]
-        bad[1][3, 2] = np.inf
-        said = []
-        lacking = shared[: 0 if processes.rank else 9]
-        for rows in (bad[processes.rank], shared[:, : 6 - processes.rank], shared, lacking):
-            estimator = bo.NGMVLVM(**SETTINGS)
-            if rows is shared:
-                estimator.set_params(landmarks=None)
-            try:
-                estimator.fit(rows)
-            except InputError as error:
-                said.append(str(error))
+        said = [refusal(*one) for one in refused(shared, processes.rank)]
         (folder / f"{processes.rank}.txt").write_text("\n".join(said))
         return
     if case in FAULTS:
@@ -200,6 +232,10 @@ def run(case, folder, processes):
         row_selection.KeptPasses = functools.partial(KeptPasses, pace=Pace(0.0, 0.0))
         landmarks.elbo_at = cut_after(12, landmarks.elbo_at)
         kept(shared, folder)
+    if case == "other":
+        said = refusal(bo.NGMVLVM(**SETTINGS, checkpoint=folder / "run.ckpt"), shared + 1.0)
+        (folder / f"{processes.rank}.txt").write_text(said)
+        return
     if case == "resumed":
         landmarks.elbo_at = counted = cut_after(10**6, landmarks.elbo_at)
         model = kept(shared, folder)

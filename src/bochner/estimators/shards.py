@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import clone
 
 from bochner.data.arrays import FloatArray
 from bochner.data.row_sources import additive_checksum
@@ -87,13 +86,15 @@ def _held_back_by_holes(estimator: Any, values: Any) -> str | None:
 
 def _facts(estimator: Any, values: Any, covariates: object) -> dict[str, str]:
     names = getattr(estimator, "feature_names_in_", None)
+    # the first process's seed is that of all
+    parameters = estimator.get_params(deep=False) | {"random_state": None}
     return {
         "columns": f"{values.shape[1]}",
         "names": "none" if names is None else ", ".join(map(str, names)),
         "numbers of type": str(values.dtype),
         "covariates": "none" if covariates is None else "given",
-        # the first process's seed is that of all
-        "model": repr(clone(estimator).set_params(random_state=None)),
+        "model": type(estimator).__name__,
+        **{name: repr(value) for name, value in parameters.items()},
     }
 
 
