@@ -303,6 +303,7 @@ def page() -> str:
         "Figures are means ± standard deviations over seeds, in brackets how many. Accuracies lie "
         "between 0 and 1.",
         pipe(summary(everything, stored)),
+        share(everything, stored),
         "## What is missed",
         "*Short by*: the distance to the published figure; *standard errors*: the same in standard "
         "errors of the difference of two means (the papers' standard deviations are of five "
@@ -342,6 +343,23 @@ def missed(chosen: Sequence[Item], stored: Mapping[str, Sequence[Row]]) -> str:
         about = [item.theirs(), item.ours(stored), *item.short_by(stored), item.note]
         lines.append([item.entry, item.item, *about])
     return pipe(lines)
+
+
+def share(chosen: Sequence[Item], stored: Mapping[str, Sequence[Row]]) -> str:
+    """Say how many of the printed figures are reached, with and without the sampler's."""
+    states = {item: item.state(stored) for item in chosen}
+    compared = [item for item in chosen if states[item] in ("reached", "missed")]
+    of_ours = [item for item in compared if item.file != "tables_rflvm"]
+    counts = [
+        (sum(states[item] == "reached" for item in those), len(those))
+        for those in (compared, of_ours)
+    ]
+    (all_reached, n_all), (reached, n) = counts
+    return (
+        f"{all_reached} of {n_all} printed figures are reached ({all_reached / n_all:.1%}); "
+        f"without `RFLVM`, with which Li et al. (2024b) compare, {reached} of {n} "
+        f"({reached / n:.1%})."
+    )
 
 
 def summary(chosen: Sequence[Item], stored: Mapping[str, Sequence[Row]]) -> list[list[str]]:

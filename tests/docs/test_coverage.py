@@ -138,6 +138,16 @@ def test_what_lacks_data_or_a_peer_is_left_out_and_named(monkeypatch, capsys):
     assert capsys.readouterr().err == "left out: a, peer: No module named 'peer'\n"
 
 
+def test_the_share_of_figures_that_are_reached_is_said_with_and_without_the_sampler():
+    rows = [{"data": "a", "method": "b", "c": "0.5"}]
+    below = {"published": "0.9", "deviation": ""}
+    chosen = [made(item="x"), made(item="y", **below), made(item="z", note="a peer's figure")]
+    sampled = made(item="s", file="tables_rflvm", **below)
+    said = papers.share([*chosen, sampled], {"maps": rows, "tables_rflvm": rows})
+    assert said.startswith("1 of 3 printed figures are reached (33.3%)")
+    assert said.endswith("1 of 2 (50.0%).")
+
+
 def test_what_is_missed_has_its_distance_in_standard_errors():
     rows = [{"data": "a", "method": "b", "c": value} for value in ("0.2", "0.3", "0.4")]
     # deviations 0.1 and 0.1: the root of 0.01 / 5 + 0.01 / 3
