@@ -274,6 +274,29 @@ SENTENCES = [
         ),
     ),
     (
+        "benchmarks/README.md",
+        r"fits take (\S+) of UMAP's time of digits, (\S+) of images and (\S+) times of half",
+        lambda: tuple(
+            f"{_paired(name):.2f}"
+            for name in ("MNIST 70000", "CIFAR 60000", "CIFAR, five classes 30000")
+        ),
+    ),
+    (
+        "benchmarks/README.md",
+        r"G N B bridges (\S+) (\S+) (\S+) newsgroups (\S+) (\S+) (\S+) "
+        r"MNIST (\S+) (\S+) (\S+) CIFAR (\S+) (\S+) (\S+) ```",
+        lambda: tuple(
+            f"{_times_faster(name, kind):.1f}"
+            for name in ("bridges", "newsgroups", "MNIST", "CIFAR")
+            for kind in "GNB"
+        ),
+    ),
+    (
+        "benchmarks/README.md",
+        r"geometric mean of the ratios is (\S+) for",
+        lambda: (f"{statistics.geometric_mean(_ratios_to_tsne()):.2f}",),
+    ),
+    (
         "docs/krein.md",
         r"was closer than `\"spectral\"` in (\d+) of the (\d+) cells",
         lambda: tuple(map(str, _closer_than_spectral())),
@@ -283,6 +306,35 @@ SENTENCES = [
 
 def _large(column: str, method: str) -> float:
     return mean("large", column, data="MNIST 70000", method=method)
+
+
+def _paired(data: str) -> float:
+    """Our time over UMAP's, of the seeds that both have."""
+    ours, theirs = (
+        {
+            row["seed"]: float(row["wall"])
+            for row in STORED["large"]
+            if (row["data"], row["method"]) == (data, method)
+        }
+        for method in ("NG-MVLVM, defaults", "UMAP")
+    )
+    both = ours.keys() & theirs.keys()
+    return sum(ours[seed] for seed in both) / sum(theirs[seed] for seed in both)
+
+
+def _times_faster(data: str, kind: str) -> float:
+    where = {"data": data, "method": f"{kind}-SRFLVM"}
+    pairs = zip(
+        values("tables_srflvm", "paper_seconds", **where),
+        values("tables_srflvm", "seconds", **where),
+        strict=True,
+    )
+    return statistics.fmean(theirs / ours for theirs, ours in pairs)
+
+
+def _ratios_to_tsne() -> list[float]:
+    names = dict.fromkeys(row["data"] for row in STORED["times"])
+    return [mean("times", "ratio", data=name) for name in names]
 
 
 def _closer_than_spectral() -> tuple[int, int]:
