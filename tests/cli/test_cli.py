@@ -431,6 +431,12 @@ def test_bad_options_are_refused(tmp_path, matrix, name):
     assert not (tmp_path / "o").exists()
 
 
+def test_the_folder_where_one_stands_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("x,y\n")
+    assert "reading . (0 s)" in run("fit", ".", "--out", tmp_path.parent / "o").stderr
+
+
 def test_bad_files_are_refused(tmp_path, matrix):
     fit = ["--out", tmp_path / "o"]
     assert "which does not exist" in refused("fit", tmp_path / "none.csv", *fit)

@@ -1,4 +1,5 @@
 import gzip
+import os
 import subprocess
 import sys
 
@@ -296,6 +297,18 @@ def test_wrong_containers_and_dimensions(tmp_path):
         InputError, match=r"index only for csv and parquet files, got index='id' for .*i.npy"
     ):
         read(tmp_path / "i.npy", index="id")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without named pipes")
+def test_streams_are_refused_before_they_are_waited_for(tmp_path):
+    pipe = tmp_path / "rows.csv"
+    os.mkfifo(pipe)
+    for path, got in {"-": "-, standard input", pipe: "rows.csv, a pipe or a device"}.items():
+        text = (
+            f"which is read more than once, got .*{got}. Write it to a file first: ... > data"
+        )
+        with pytest.raises(InputError, match=text):
+            read(path)
 
 
 def test_missing_and_unknown_files(tmp_path):

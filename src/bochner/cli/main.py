@@ -166,7 +166,7 @@ def fit(
         if not in_job():
             check_earlier_run(out, resume, force)
         shown = not follows()
-        with overall(f"reading {data.name}", shown=shown, write=report_progress):
+        with overall(f"reading {data.name or data}", shown=shown, write=report_progress):
             from bochner.cli import fit as logic
             from bochner.cli.data import Reading
             from bochner.cli.show import show

@@ -46,9 +46,11 @@ def check_source(path: str | os.PathLike[str]) -> Path:
     Raises
     ------
     InputError
-        There is no such file or folder, its kind is unknown, or it holds a fit and no data.
+        There is no such file or folder, its kind is unknown, it is a pipe or a device, or it holds
+        a fit and no data.
     """
     source = Path(path)
+    _refuse_stream(source)
     if not source.exists():
         raise InputError(
             message("a file or folder", f"{source}, which does not exist", "check the path")
@@ -58,6 +60,15 @@ def check_source(path: str | os.PathLike[str]) -> Path:
     else:
         check_extension(source)
     return source
+
+
+def _refuse_stream(source: Path) -> None:
+    """Refuse standard input, pipes and devices: data are read more than once."""
+    other = source.exists() and not (source.is_file() or source.is_dir())
+    if other or (str(source) == "-" and not source.exists()):
+        got = "-, standard input" if str(source) == "-" else f"{source}, a pipe or a device"
+        do = "write it to a file first: ... > data.csv"
+        raise InputError(message("a file or folder, which is read more than once", got, do))
 
 
 def _refuse_run(folder: Path) -> None:
