@@ -66,6 +66,11 @@ def test_what_is_refused_says_what_to_type(X, tmp_path):
     (tmp_path / "x.csv").write_text("a\n1\n")
     with pytest.raises(InputError, match=re.escape("rows in .npy, .zarr, .parquet")):
         bo.open_rows(tmp_path / "x.csv")
+    np.savez(tmp_path / "x.npz", a=X, b=X)
+    with pytest.raises(
+        InputError, match=r"got .*x\.npz\. Open a file per view .*bochner\.stack"
+    ):
+        bo.open_rows(tmp_path / "x.npz")
     (tmp_path / "broken.parquet").write_text("no")
     with pytest.raises(InputError, match=re.escape("broken.parquet")):
         bo.open_rows(tmp_path / "broken.parquet")

@@ -90,6 +90,11 @@ def open_rows(
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
         got = f"{first}{more}"
         do = "convert it, or read it whole: bochner.io.readers.read"
+        if kind in (".npz", ".h5mu"):
+            do = (
+                "open a file per view and lay them side by side: bochner.stack; bochner fit takes "
+                "it as it is"
+            )
         raise InputError(message(f"rows in {', '.join(STORED)}", got, do))
     return ParquetSource(parts, names)
 
