@@ -7,6 +7,9 @@ is what it takes beyond what was there before, which are the rows where they are
 several processes, which share rows on disk, seconds are added and the largest peak is given.
 ``row_bound`` is the median of the rows' bounds at their places, scaled units; ``elbo`` the bound.
 ``counts`` are negative binomial, 500 columns, a tenth of them not 0, in an h5ad file and in memory.
+Peers get the same rows in processes of their own: incremental principal components and mini-batch
+NMF (rows less their smallest entries) from disk, two components, block by block, one pass and
+another for the latents; UMAP, which holds all rows, to 100,000 of them.
 Last come ``100,000 x 2,000`` counts, ten million rows, and ``1,000,000 x 5,000``: 20 GB. After the
 table come slopes: how fast seconds grow with rows, 1 where in proportion.
 """
@@ -35,11 +38,14 @@ import torch
 from harness import Job, Store, Value, arguments, table, timed
 from numpy.typing import NDArray
 from pyarrow import parquet
+from sklearn.decomposition import IncrementalPCA, MiniBatchNMF
 
 import bochner as bo
 from bochner.data.columns import dense_rows
 from bochner.latent_inference.infer import Placer, place
 from bochner.latent_inference.row_bound import target_for
+
+Array = NDArray[np.floating[Any]]
 
 SCORES = {
     "cpu_s": ".0f",
@@ -154,6 +160,70 @@ def measure_fit(n_rows: int, n_columns: int, how: str, seed: int) -> dict[str, V
         return measured(path, n_rows, how, seed)
 
 
+def peer_here(path: Path, method: str, seed: int) -> None:
+    """Fit and embed rows of a file by a peer in this process, and print what it took."""
+    X = np.load(path, mmap_mode="r")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        PEERS[method](X[:500], seed)  # libraries are loaded and compiled
+        before = _memory("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5")
+        _, seconds = timed(lambda: PEERS[method](X, seed))
+    peak = (_memory("VmHWM") - before) / 1024
+    print(json.dumps({"cpu_s": seconds, "peak_mb": peak}))
+
+
+def _cut(X: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+    return [X[start : start + _BLOCK] for start in range(0, len(X), _BLOCK)]
+
+
+def incremental_pca(X: NDArray[np.float32], seed: int) -> Array:  # noqa: ARG001 - it draws nothing
+    """Fit principal components block by block, and place the rows."""
+    model = IncrementalPCA(2)
+    for block in _cut(X):
+        model.partial_fit(block)
+    return np.concatenate([model.transform(block) for block in _cut(X)])
+
+
+def minibatch_nmf(X: NDArray[np.float32], seed: int) -> Array:
+    """Factorise rows less their columns' smallest entries block by block, and place them."""
+    low = np.min([block.min(axis=0) for block in _cut(X)], axis=0)
+    model = MiniBatchNMF(2, random_state=seed)
+    for block in _cut(X):
+        model.partial_fit(block - low)
+    return np.concatenate([model.transform(block - low) for block in _cut(X)])
+
+
+def umap(X: NDArray[np.float32], seed: int) -> Array:
+    """Embed rows in memory."""
+    from umap import UMAP
+
+    return np.asarray(UMAP(random_state=seed, n_jobs=1).fit_transform(np.asarray(X)))
+
+
+PEERS = {"incremental PCA": incremental_pca, "mini-batch NMF": minibatch_nmf, "UMAP": umap}
+
+
+def measure_peer(n_rows: int, method: str, seed: int) -> dict[str, Value]:
+    """Fit a peer in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.npy"
+        write_rows(path, n_rows, _COLUMNS, seed)
+        words = [sys.executable, __file__, "--peer", str(path), method, str(seed)]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+    result: dict[str, Value] = json.loads(done.stdout.splitlines()[-1])
+    return {**result, "rows_per_s": n_rows / float(result["cpu_s"])}
+
+
+def peers(seed: int, sizes: tuple[int, ...]) -> Iterator[Job]:
+    """Yield the peers."""
+    for n_rows in sizes:
+        for method in PEERS:
+            if method != "UMAP" or n_rows <= 100_000:
+                work = partial(measure_peer, n_rows, method, seed)
+                yield Job(f"fit {n_rows:,}", method, seed, work)
+
+
 def measure_counts(n_rows: int, n_columns: int, how: str, seed: int) -> dict[str, Value]:
     """Fit counts in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
@@ -266,6 +336,9 @@ def main() -> None:
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
         fit_here(Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
         return
+    if sys.argv[1:2] == ["--peer"]:
+        peer_here(Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+        return
     if sys.argv[1:2] == ["--parquet"]:
         write_parquet(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
         return
@@ -274,6 +347,8 @@ def main() -> None:
     sizes = (7000,) if options.quick else (10_000, 100_000, 300_000, 1_000_000)
     small = (300, 7000, 6500) if options.quick else (10_000, 100_000, 10_000)
     store.collect(jobs(options.seeds, sizes, *small))
+    for seed in options.seeds:
+        store.collect(peers(seed, tuple(n for n in sizes if n != 300_000)))
     if not options.quick:
         store.collect(large(options.seeds[0]))
     print(table(store.rows(), SCORES))
