@@ -8,9 +8,9 @@ over pairs of 1,000 test rows, the accuracy of a linear SVM on the features and 
 `KreinFeatures` keeps the closer of two maps by default: on the TL1 kernel often the spectral one,
 and there frequencies found by optimisation, as the paper has them, get rows of their own.
 ``--part taylor`` shows the published inference, ``--part negative`` what the negative part is
-worth, ``--part cost`` what it costs to fit and to transform, ``--part large`` five million rows in
-bounded memory, ``--part picture`` draws true against approximated values. BOCHNER_DATA names the
-folder with the files.
+worth, ``--part cost`` what it costs to fit and to transform, ``--part large`` five million rows, or
+as many as ``--rows``, in bounded memory, ``--part picture`` draws true against approximated values.
+BOCHNER_DATA names the folder with the files.
 """
 
 from __future__ import annotations
@@ -484,8 +484,8 @@ def bare(X: Array, frequencies: torch.Tensor) -> None:
         phase.sin()
 
 
-def large(n_rows: int = 5_000_000, d: int = 20) -> None:
-    """Push five million rows through iter_transform from a memory map and print the growth of the
+def large(n_rows: int, d: int = 20) -> None:
+    """Push many rows through iter_transform from a memory map and print the growth of the
     resident memory.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -611,6 +611,7 @@ def main() -> None:
         choices=["tables", "taylor", "negative", "cost", "large", "picture"],
     )
     parser.add_argument("--data", nargs="*", default=list(NAMES))
+    parser.add_argument("--rows", type=int, default=5_000_000, help="of --part large")
     parser.add_argument("--widths", nargs="*", type=int, default=list(WIDTHS))
     parser.add_argument("--methods", nargs="*", default=[*MAPS, *PEERS])
     parser.add_argument(
@@ -627,7 +628,7 @@ def main() -> None:
                 "negative", NEGATIVE, negative_jobs(options.seeds), options.quick
             ),
             "cost": cost,
-            "large": large,
+            "large": lambda: large(chosen.rows),
             "picture": lambda: picture(chosen.out),
         }
         parts[chosen.part]()
