@@ -1,6 +1,7 @@
 """Downloads with checksums, and benchmarks from a checkout."""
 
 import functools
+import gzip
 import hashlib
 import http.server
 import json
@@ -12,10 +13,11 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from scipy.io import savemat
 
 from bochner.cli import bench
 from bochner.datasets import fetch as logic
-from bochner.datasets.originals import ORIGINALS, digest
+from bochner.datasets.originals import ORIGINALS
 from bochner.errors import InputError
 from bochner.model_selection.cost import BASE_BYTES, BYTES_PER_ENTRY, BYTES_PER_SITE
 from helpers.cli import refused, replied, run
@@ -130,7 +132,7 @@ def test_what_cannot_be_fetched(manifest, out, tmp_path, monkeypatch):
         "fetch", "nothing", "--manifest", manifest, "--out", out
     )
     assert "give --from URL, or set BOCHNER_DATA_URL" in refused(
-        "fetch", "oil", "--out", out
+        "fetch", "pbmc3k", "--out", out
     ).replace("Give", "give")
     assert "Give --out DIR, or set BOCHNER_DATA" in refused(
         "fetch", "oil", "--from", "http://127.0.0.1:1"
@@ -195,9 +197,9 @@ def test_a_data_set_is_built_from_its_public_original(
     X, y, names = made(name)
     file = tmp_path / "shared" / "original"
     file.write_text(public_file(name, X, y, names))
-    original = replace(
-        ORIGINALS[name], url=f"{server}/original", sha256=digest({"X": X, "y": y})
-    )
+    known = ORIGINALS[name]
+    sha256 = known.digest({"X": X, "y": y})
+    original = replace(known, urls=(f"{server}/original",), sha256=sha256)
     monkeypatch.setitem(ORIGINALS, name, original)
     assert replied("fetch", name, "--out", out)["downloaded"] is True
     with np.load(out / f"{name}.npz") as result:
@@ -218,6 +220,71 @@ def test_a_data_set_is_built_from_its_public_original(
         in refused("fetch", name, "--out", out, "--force").lower()
     )
     assert (out / f"{name}.npz").read_bytes() == b"no data"
+
+
+def idx(array):
+    """The bytes of an array in the idx format, compressed."""
+    sizes = np.array(array.shape, dtype=">i4").tobytes()
+    return gzip.compress(bytes([0, 0, 8, array.ndim]) + sizes + array.tobytes())
+
+
+def test_mnist_is_built_from_its_four_files(server, out, tmp_path, monkeypatch):
+    monkeypatch.delenv("BOCHNER_DATA_URL", raising=False)
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 256, (7, 28, 28)).astype(np.uint8)
+    y = rng.integers(0, 10, 7).astype(np.uint8)
+    parts = {"a": X[:5], "b": y[:5], "c": X[5:], "d": y[5:]}
+    for name, array in parts.items():
+        (tmp_path / "shared" / name).write_bytes(idx(array))
+    known = ORIGINALS["mnist"]
+    arrays = {"X": X.reshape(7, 784), "y": y}
+    urls = tuple(f"{server}/{name}" for name in parts)
+    original = replace(known, urls=urls, sha256=known.digest(arrays))
+    monkeypatch.setitem(ORIGINALS, "mnist", original)
+    assert replied("fetch", "mnist", "--out", out)["downloaded"] is True
+    with np.load(out / "mnist.npz") as result:
+        np.testing.assert_array_equal(result["X"], arrays["X"])
+        np.testing.assert_array_equal(result["y"], y)
+        assert int(result["n_train"]) == 5
+    (tmp_path / "shared" / "c").write_bytes(gzip.compress(b"no images"))
+    text = refused("fetch", "mnist", "--out", out / "..", "--force")
+    assert "without bytes in the idx format" in text
+    (tmp_path / "shared" / "d").unlink()
+    assert "an answer from" in refused("fetch", "mnist", "--out", out / "..", "--force")
+
+
+@pytest.mark.parametrize("name", ["brendan", "oil"])
+def test_a_data_set_is_built_from_a_file_of_matlab(name, server, out, tmp_path, monkeypatch):
+    monkeypatch.delenv("BOCHNER_DATA_URL", raising=False)
+    rng = np.random.default_rng(0)
+    if name == "brendan":
+        arrays = {"X": rng.integers(0, 256, (6, 560)).astype(np.uint8)}
+        held = {"ff": arrays["X"].T}
+    else:
+        arrays, held = {}, {}
+        for part, end in (("Trn", ""), ("Vdn", "_val"), ("Tst", "_test")):
+            kinds = np.eye(3)[rng.integers(0, 3, 6)]
+            X, frac = rng.normal(size=(6, 12)), rng.uniform(size=(6, 2))
+            held |= {
+                f"Data{part}": X,
+                f"Data{part}Lbls": kinds,
+                f"Data{part}Frctns": frac,
+            }
+            arrays |= {
+                f"X{end}": X.astype(np.float32),
+                f"y{end}": kinds.argmax(axis=1).astype(np.uint8),
+                f"frac{end}": frac.astype(np.float32),
+            }
+    savemat(tmp_path / "shared" / "original", held, appendmat=False)
+    known = ORIGINALS[name]
+    original = replace(known, urls=(f"{server}/original",), sha256=known.digest(arrays))
+    monkeypatch.setitem(ORIGINALS, name, original)
+    assert replied("fetch", name, "--out", out)["downloaded"] is True
+    with np.load(out / f"{name}.npz") as result:
+        assert sorted(result) == sorted(arrays)
+        for key, values in arrays.items():
+            np.testing.assert_array_equal(result[key], values)
+            assert result[key].dtype == values.dtype
 
 
 def test_checksums_of_originals_are_those_of_the_real_data():

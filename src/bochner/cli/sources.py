@@ -26,7 +26,7 @@ def fetch(
             "--from",
             metavar="URL",
             help="Folder on a server; default: BOCHNER_DATA_URL, else the public original of "
-            "eeg, skin and spambase.",
+            "brendan, eeg, mnist, oil, skin and spambase.",
         ),
     ] = None,
     out: Annotated[

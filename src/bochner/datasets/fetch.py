@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import re
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from bochner.data.columns import listing
 from bochner.datasets.load import RECIPES, VARIABLE
-from bochner.datasets.originals import ORIGINALS, Original, digest_of_file, rebuild
+from bochner.datasets.originals import ORIGINALS, Original
 from bochner.errors import InputError, message
 from bochner.io.outputs import replacing
 
@@ -57,7 +58,7 @@ class Source:
         Name of the file to write.
     url : str
     sha256 : str
-        Of the file; of X and y where the file is built from a public one.
+        Of the file; of its arrays where it is built from public ones.
     original : Original, optional
         How it is built.
     """
@@ -69,12 +70,17 @@ class Source:
 
     def checksum_in(self, path: Path) -> str:
         """Return the checksum of a file that is there."""
-        return _digest(path) if self.original is None else digest_of_file(path)
+        return _digest(path) if self.original is None else self.original.digest_of_file(path)
 
     def write(self, path: Path) -> str:
         """Download, and build what is to be built; return the checksum."""
-        received = _download(self.url, path)
-        return received if self.original is None else rebuild(self.original, path)
+        if self.original is None:
+            return _download(self.url, path)
+        with tempfile.TemporaryDirectory() as folder:
+            files = [Path(folder) / str(i) for i in range(len(self.original.urls))]
+            for url, file in zip(self.original.urls, files, strict=True):
+                _download(url, file)
+            return self.original.rebuild(files, path)
 
 
 def known() -> dict[str, str]:
@@ -115,7 +121,7 @@ def source_of(name: str, server: str | None = None, manifest: Path | None = None
     server = server or os.environ.get(SERVER)
     if name in ORIGINALS and not manifest and not server:
         original = ORIGINALS[name]
-        return Source(RECIPES[name].file, original.url, original.sha256, original)
+        return Source(RECIPES[name].file, original.urls[0], original.sha256, original)
     entry = entries[name]
     url = entry["url"]
     sha256 = entry["sha256"].lower()
