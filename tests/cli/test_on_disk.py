@@ -19,20 +19,13 @@ from bochner.estimators.methods.placing import PlacingMixin
 from bochner.fitting import placed_rows, row_selection
 from bochner.io import on_disk
 from bochner.memory import chunks
-from helpers.cli import refused, replied, run
+from helpers.cli import SETTINGS, refused, replied, run
 
-SETTINGS = [
-    "--set", "landmarks=80", "--set", "n_frequencies=8", "--set", "max_iter=5", "--set", "init=pca",
-    "--seed", "0",
-]  # fmt: skip
 COLUMNS = list("abcdef")
-pytestmark = pytest.mark.filterwarnings("ignore:Training stopped")
-
-
-@pytest.fixture(autouse=True)
-def large(monkeypatch):
-    """Let small tables be read as large ones."""
-    monkeypatch.setattr(on_disk, "MANY", 0)
+pytestmark = [
+    pytest.mark.usefixtures("read_by_blocks"),
+    pytest.mark.filterwarnings("ignore:Training stopped"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -16,20 +16,13 @@ from bochner.io.array_files import map_arrays
 from bochner.io.readers import open_source, read_source
 from bochner.io.request import Request
 from bochner.memory import Memory
-from helpers.cli import refused, replied
+from helpers.cli import SETTINGS, refused, replied
 
-SETTINGS = [
-    "--set", "landmarks=80", "--set", "n_frequencies=8", "--set", "max_iter=5", "--set", "init=pca",
-    "--seed", "0",
-]  # fmt: skip
-pytestmark = pytest.mark.filterwarnings("ignore:Training stopped")
+pytestmark = [
+    pytest.mark.usefixtures("read_by_blocks"),
+    pytest.mark.filterwarnings("ignore:Training stopped"),
+]
 NAMES = np.array([f"cell{i}" for i in range(300)])
-
-
-@pytest.fixture(autouse=True)
-def large(monkeypatch):
-    """Let small tables be read as large ones."""
-    monkeypatch.setattr(on_disk, "MANY", 0)
 
 
 @pytest.fixture(scope="module")

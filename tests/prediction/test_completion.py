@@ -187,7 +187,7 @@ def test_views_are_hidden_all_at_once_as_one_by_one(dim, monkeypatch):
     views, rows = [*views, third], [a[:40].clone(), b[:40].clone(), b[:40].flip(0)]
     rows[0][::3, :2], rows[1][5:9], rows[2][2] = NAN, NAN, NAN
     known = HiddenViews(views, x[40:], rows, [None] * 3)
-    asked = {v: known.telling(v) for v in (0, 1, 2)}
+    asked = {v: known.informative(v) for v in (0, 1, 2)}
     assert [len(index) for index in asked.values()] == [40, 36, 39]
     together = known.by_modes(asked)
     monkeypatch.setattr(tempering, "_NUMBERS", 18 * 7)  # seven rows at a time

@@ -164,7 +164,7 @@ def open_rows_of(
         rows = SomeColumns(rows, order, known)
     if not layer and extension_of(path) in LAYERED:
         _check_layer(model, rows, path)
-    return StoredTable.of(rows, table.row_names, table.index_name)
+    return StoredTable.of(rows, table.row_names, index_name=table.index_name)
 
 
 def _has_views(table: Table, model: LatentVariableEstimator) -> bool:

@@ -177,14 +177,14 @@ class Trial:
         """
         fitted = fit(self.data, self.plan)
         held = tempering.HiddenViews(fitted.posterior, fitted.latents, self.held, self.offsets)
-        telling = {
-            v: held.telling(v)
+        informed = {
+            v: held.informative(v)
             for v, view in enumerate(self.plan.spec.names)
             if view in temperatures
         }
-        by_modes = held.by_modes(telling)
+        by_modes = held.by_modes(informed)
         out = {}
-        for v, index in telling.items():
+        for v, index in informed.items():
             view = self.plan.spec.names[v]
             by_mixture = held.by_mixture(v, index, [temperatures[view]])[0]
             out[view] = bool((by_modes[v] - by_mixture).nanmean() > 0.0)

@@ -181,12 +181,11 @@ def map_arrays(path: Path, memory: Memory, most: int) -> dict[str, NDArray[np.ge
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            members = {
-                info.filename.removesuffix(".npy"): info
-                for info in archive.infolist()
-                if info.filename.endswith(".npy")
-            }
-            heads = {name: _head(archive, info) for name, info in members.items()}
+            members = _members(archive)
+            heads: dict[str, _Head] = {}
+            for name, info in members.items():
+                with archive.open(info) as member:
+                    heads[name] = _head(member)
             data = {name: head for name, head in heads.items() if len(head.shape) >= 2}
             plain = all(len(h.shape) == 2 and h.dtype.kind == "f" for h in data.values())
             if not plain or sum(math.prod(head.shape) for head in data.values()) <= most:
@@ -219,10 +218,18 @@ class _Head(NamedTuple):
     n_bytes: int
 
 
-def _head(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Head:
-    with archive.open(info) as member:
-        shape, is_fortran, dtype = _HEADERS[npy.read_magic(member)](member)
-        return _Head(shape, is_fortran, dtype, member.tell())
+def _head(file: IO[bytes]) -> _Head:
+    version = npy.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError("it holds records, not numbers")
+    return _Head(*_HEADERS[version](file), file.tell())
+
+
+def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """Return the files of arrays by the arrays' names."""
+    infos = archive.infolist()
+    suffix = ".npy"
+    return {i.filename.removesuffix(suffix): i for i in infos if i.filename.endswith(suffix)}
 
 
 def _mapped(
@@ -248,10 +255,7 @@ def _archive(file: IO[bytes], path: Path, memory: Memory) -> dict[str, NDArray[n
     left = memory.expanded(path.stat().st_size)
     arrays = {}
     with zipfile.ZipFile(file) as archive:
-        for info in archive.infolist():
-            if not info.filename.endswith(".npy"):
-                continue
-            name = info.filename.removesuffix(".npy")
+        for name, info in _members(archive).items():
             with archive.open(info) as member:
                 place = f"array {name!r} of {path}"
                 arrays[name] = _array(member, info.file_size, place, memory, left)
@@ -263,10 +267,7 @@ def _array(
     file: IO[bytes], size: int, place: str, memory: Memory, most: int
 ) -> NDArray[np.generic]:
     """Read one array of at most `most` bytes from a file of `size` bytes."""
-    version = npy.read_magic(file)
-    if version not in _HEADERS:
-        raise ValueError("it holds records, not numbers")
-    shape, _, dtype = _HEADERS[version](file)
+    shape, _, dtype, _ = _head(file)
     if dtype.hasobject:
         do = "save an array of numbers with dtype=float"
         raise InputError(message("numbers", f"Python objects in {place}", do))

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bochner.data.arrays import IntArray
+from bochner.data.arrays import FloatArray, IntArray
 from bochner.data.file_arrays import readable
 from bochner.data.row_sources import ArraySource, JoinedSource, RowSource
 from bochner.data.stored import unpacked
@@ -49,11 +48,11 @@ class StoredTable(Table):
 
     @classmethod
     def of(
-        cls, source: RowSource, row_names: list[str] | None = None, index_name: str = ""
+        cls, source: RowSource, row_names: list[str] | None = None, **beside: Any
     ) -> StoredTable:
-        """Wrap rows and their names."""
-        nothing = np.empty((0, source.n_columns))
-        return cls(nothing, row_names, source.columns, index_name=index_name, source=source)
+        """Wrap rows, their names, and what else a table has beside its numbers."""
+        beside.setdefault("column_names", source.columns)
+        return cls(np.empty((0, source.n_columns)), row_names, source=source, **beside)
 
     @property
     def rows(self) -> RowSource:
@@ -65,6 +64,10 @@ class StoredTable(Table):
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
         return self.rows.shape
+
+    def first_column(self) -> FloatArray:
+        """Return the first column, read block by block."""
+        return np.concatenate([block[:, 0] for block in self.rows.blocks()])
 
     def sampled(self, most: int) -> Table:
         """Return some rows in memory, spread evenly."""
@@ -87,8 +90,7 @@ def join_stored(
         table.rows if isinstance(table, StoredTable) else ArraySource(table.X)
         for table in tables.values()
     ]
-    source = JoinedSource(sources, beside["column_names"], index)
-    return StoredTable(np.empty((0, source.n_columns)), source=source, **beside)
+    return StoredTable.of(JoinedSource(sources, beside["column_names"], index), **beside)
 
 
 def evenly(n_rows: int, most: int) -> IntArray:
@@ -145,7 +147,7 @@ def open_text(path: Path, request: Request, whole: Callable[[], object]) -> Stor
     request.selection.check(str(path))
     source, row_names, index_name = opened
     # numbers are read from their cells once
-    return StoredTable.of(unpacked(source), row_names, index_name)
+    return StoredTable.of(unpacked(source), row_names, index_name=index_name)
 
 
 def _array(path: Path, request: Request) -> StoredTable | None:
@@ -172,15 +174,11 @@ def _archive(path: Path, request: Request) -> StoredTable | None:
         arrays = map_arrays(path, request.memory, MANY)
     except InputError:
         return None  # said by who reads it whole
-    return None if arrays is None else stored_views(arrays, path)
-
-
-def stored_views(arrays: dict[str, NDArray[np.generic]], path: Path) -> StoredTable:
-    """Return the arrays of a npz file as one table; see `bochner.io.array_files.read_npz`."""
+    if arrays is None:
+        return None
     beside = beside_arrays(arrays, path)
     sources = [ArraySource(array) for array in arrays.values() if array.ndim == 2]
-    source = JoinedSource(sources, beside["column_names"])
-    return StoredTable(np.empty((0, source.n_columns)), source=source, **beside)
+    return StoredTable.of(JoinedSource(sources, beside["column_names"]), **beside)
 
 
 def open_zarr(path: Path, request: Request) -> StoredTable:
@@ -224,7 +222,7 @@ def _parquet(place: Path, files: Sequence[Path], request: Request) -> StoredTabl
         return None
     chosen = Chosen.of(place, files, request)
     rows = ParquetSource(files, chosen.columns)
-    return StoredTable.of(rows, chosen.row_names, chosen.index_name)
+    return StoredTable.of(rows, chosen.row_names, index_name=chosen.index_name)
 
 
 def _annotated(path: Path, request: Request) -> StoredTable | None:

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bochner.errors import InputError, message
 from bochner.io.annotated import read_h5ad, read_h5mu
@@ -38,7 +37,6 @@ from bochner.io.table import Table, as_matrix, dense
 from bochner.memory import Memory
 
 if TYPE_CHECKING:
-    from bochner.data.row_sources import RowSource
     from bochner.io.on_disk import StoredTable
 
 __all__ = ["EXTENSIONS", "Table", "extension_of", "read", "write_csv"]
@@ -290,7 +288,7 @@ def _check_keys(tables: dict[str, Table], folder: Path) -> None:
     """Refuse files that would be joined by position though their first columns look like names."""
     if len(tables) < 2 or any(table.row_names is not None for table in tables.values()):
         return
-    first = [_first_column(table) for table in tables.values()]
+    first = [table.first_column() for table in tables.values()]
     texts = [[f"{value:.0f}" for value in keys] for keys in first]
     whole = all(np.array_equal(keys, np.rint(keys)) for keys in first)
     if not (whole and all(map(distinct_whole, texts))):
@@ -309,10 +307,3 @@ def _check_keys(tables: dict[str, Table], folder: Path) -> None:
         got = "the same whole numbers in another order in their first columns"
         do = "write a header in each and name the column of row names: --index NAME"
         raise InputError(message(f"rows in one order in the files of {folder}", got, do))
-
-
-def _first_column(table: Table) -> NDArray[np.floating[Any]]:
-    source: RowSource | None = getattr(table, "source", None)
-    if source is None:
-        return table.X[:, 0]
-    return np.concatenate([block[:, 0] for block in source.blocks()])

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bochner.data.arrays import FloatArray
 from bochner.data.file_arrays import check_places, computable
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.memory import chunks
@@ -49,6 +50,10 @@ class Table:
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
         return self.X.shape[0], self.X.shape[1]
+
+    def first_column(self) -> FloatArray:
+        """Return the first column, (N,)."""
+        return self.X[:, 0]
 
     def __post_init__(self) -> None:
         for what, names in (("row", self.row_names), ("column", self.column_names)):

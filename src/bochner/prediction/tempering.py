@@ -104,12 +104,12 @@ def learn(
     unsure = set(able)
     for part in _parts(rows, able, candidates.shape[0], seed):
         fold = _fold(views, candidates, latent_draws, rows, part, offsets)
-        telling = {v: fold.telling(v) for v in able}
+        informed = {v: fold.informative(v) for v in able}
         few = {
-            v: index[: _PLACED_ROWS // _FOLDS] for v, index in telling.items() if v in unsure
+            v: index[: _PLACED_ROWS // _FOLDS] for v, index in informed.items() if v in unsure
         }
         by_modes = fold.by_modes(few)
-        for v, index in telling.items():
+        for v, index in informed.items():
             if len(index):
                 placed = by_modes.get(v, index.new_zeros(0).double())
                 completed[v].append((fold.by_mixture(v, index, TEMPERATURES), placed))
@@ -199,8 +199,8 @@ class HiddenViews:
         """Places rows: what it knows of the candidates is known for all views."""
         return Placer(self.views, self.candidates, tables=False)
 
-    def telling(self, v: int) -> Tensor:
-        """Return which rows tell how well view v is completed, (r,), int64."""
+    def informative(self, v: int) -> Tensor:
+        """Return the numbers of the `informative` rows of view v, (r,), int64."""
         return informative(self.rows, v).nonzero()[:, 0]
 
     def by_mixture(self, v: int, index: Tensor, temperatures: Sequence[float]) -> Tensor:

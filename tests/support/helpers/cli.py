@@ -8,6 +8,12 @@ from typer.testing import CliRunner
 
 from bochner.cli import app
 
+# A fit of some seconds that holds no rows.
+SETTINGS = [
+    "--set", "landmarks=80", "--set", "n_frequencies=8", "--set", "max_iter=5", "--set", "init=pca",
+    "--seed", "0",
+]  # fmt: skip
+
 
 def run(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
