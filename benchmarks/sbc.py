@@ -9,9 +9,9 @@ rotations and reflections of the latents do not change (the inner product of two
 of two others), the kernel's variance, the parameter of the likelihood (noise variance, dispersion
 r), the missing entry, the number of components, and the log joint density. Ties are broken at
 random. Successes are of 4 and of 10 trials; a categorical column has three categories, which the
-library's likelihood encodes as sticks. Printed are mean and deviation of the ranks (6.00 and 3.74 are right), how often each rank
-came, and the p-value of chi-square. "weights a fifth too small" is a sampler with a fault, for
-comparison: a check that finds none there would be worth nothing.
+library's likelihood encodes as sticks. Printed are mean and deviation of the ranks (6.00 and 3.74
+are right), how often each rank came, and the p-value of chi-square. "weights a fifth too small" is
+a sampler with a fault, for comparison: a check that finds none there would be worth nothing.
 
 ``--stationary`` needs no warm-up: a chain that begins at the truth has the posterior's law from the
 start, so that quantities after 12 sweeps less those of the truth are zero on average (Geweke 2004).
