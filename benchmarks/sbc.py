@@ -154,7 +154,9 @@ def measure(kind: str, method: str, dim: int, seed: int) -> dict[str, Value]:
         if index < WARMUP:
             state = model.adapt(state, index)
         elif (index - WARMUP) % THIN == THIN - 1:
-            result.append(quantities(model, state, drawn_entries(kind, model, state, rng)[0, 0]))
+            result.append(
+                quantities(model, state, drawn_entries(kind, model, state, rng)[0, 0])
+            )
     draws, true = np.array(result), quantities(model, truth, Y[0, 0])
     ties = rng.random(draws.shape) < rng.random(true.shape)
     ranks = ((draws < true) | ((draws == true) & ties)).sum(0)
