@@ -18,7 +18,8 @@ from functools import partial
 from typing import Any
 
 from harness import Job, Protocol, Value, timed
-from krein import SquaredHinge, errors, halves
+from krein import errors, halves
+from linear_svm import SquaredHinge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
