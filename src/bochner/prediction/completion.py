@@ -26,6 +26,7 @@ from bochner.features.fourier import columns_beside
 from bochner.latent_inference.infer import candidate_scores, place, scores_at
 from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.likelihood import Offsets, offsets_of, rows_of
+from bochner.memory import chunks
 from bochner.prediction.decoding import complete as complete_by_modes
 from bochner.prediction.decoding import decode, sample_at
 from bochner.prediction.decoding import draw_latents as latents_by_modes
@@ -34,6 +35,8 @@ from bochner.weight_posterior.posterior import ViewPosterior
 
 # Rows that are completed at once.
 _CHUNK = 1024
+# Numbers that are drawn at once.
+_NUMBERS = 2**20
 # Draws of two kinds that are paired at once, if need be of more than were asked for.
 _PAIRED = 64
 
@@ -197,14 +200,29 @@ def draw_at(
     lacking = known.isnan().any(dim=1).nonzero()[:, 0]
     shown = known[lacking]
     sizes = offsets_of(offsets or [None] * len(views), lacking)
-    drawn = torch.nan_to_num(known).expand(latents[0].shape[1], -1, -1).clone()
-    for i in range(drawn.shape[0]):
+    n_draws = latents[0].shape[1]
+    drawn = torch.nan_to_num(known).expand(n_draws, -1, -1).clone()
+    # several draws at once: few rows would read all weights for each
+    at_once = min(_CHUNK, max(1, _NUMBERS // known.shape[1]))
+    for some in chunks(n_draws, max(1, at_once // max(1, len(lacking)))):
+        count = some.stop - some.start
         parts = [
-            sample_at([v], x[lacking, i], source, [o])
+            sample_at([v], _side_by_side(x[lacking, some]), source, [_repeated(o, count)])
             for v, x, o in zip(views, latents, sizes, strict=True)
         ]
-        drawn[i, lacking] = torch.where(shown.isnan(), torch.cat(parts, dim=1), shown)
+        new = torch.cat(parts, dim=1).reshape(count, *shown.shape)
+        drawn[some, lacking] = torch.where(shown.isnan(), new, shown)
     return drawn
+
+
+def _side_by_side(x: Tensor) -> Tensor:
+    """Return draws of rows one draw after another, (n, S, D) -> (S n, D)."""
+    return x.transpose(0, 1).flatten(0, 1)
+
+
+def _repeated(offset: Tensor | None, count: int) -> Tensor | None:
+    """Return offsets of rows, (n,), for so many draws of them, one after another."""
+    return None if offset is None else offset.repeat(count)
 
 
 def draw_latents(
