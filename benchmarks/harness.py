@@ -58,9 +58,9 @@ class Protocol:
     columns: tuple[str, ...]
     jobs: Callable[[range, bool], Iterable[Job]]
 
-    def store(self, quick: bool = False) -> Store:
-        """Open the file."""
-        return Store(self.name, self.columns, quick)
+    def store(self, quick: bool = False, folder: Path | None = None) -> Store:
+        """Open the file, of the folder of results if no other is given."""
+        return Store(self.name, self.columns, quick, folder)
 
     def main(self, doc: str | None, formats: Mapping[str, str]) -> None:
         """Measure what the command line asks for, and print the table.
@@ -89,10 +89,18 @@ class Store:
         Measured columns, beside the key and the machine.
     quick : bool
         Write to a file of its own that starts empty.
+    folder : Path, optional
+        Where the file lies; by default where those lie that tables are printed from.
     """
 
-    def __init__(self, name: str, columns: Sequence[str], quick: bool = False) -> None:
-        self.path = RESULTS / f"{name}{'-quick' if quick else ''}.csv"
+    def __init__(
+        self,
+        name: str,
+        columns: Sequence[str],
+        quick: bool = False,
+        folder: Path | None = None,
+    ) -> None:
+        self.path = (folder or RESULTS) / f"{name}{'-quick' if quick else ''}.csv"
         self.columns = (*KEY, *columns, *MACHINE)
         if quick:
             self.path.unlink(missing_ok=True)
@@ -117,7 +125,7 @@ class Store:
 
     def append(self, row: Mapping[str, Value]) -> None:
         """Write one row at once, so that an interrupted run loses nothing."""
-        RESULTS.mkdir(exist_ok=True)
+        self.path.parent.mkdir(exist_ok=True)
         new = not self.path.exists()
         with self.path.open("a", newline="") as file:
             writer = csv.DictWriter(file, self.columns, restval="", lineterminator="\n")

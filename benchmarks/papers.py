@@ -4,7 +4,10 @@
 there are none. ``papers.py NAME`` measures the rows of one table or figure that are missing, its
 peers' too, by the program that ``PROTOCOLS`` names, and prints published and measured figures side
 by side; ``--all`` goes through all of them and goes on where it was stopped; ``--quick`` takes one
-seed and few steps, into files of their own; ``--page`` writes docs/coverage.md. A figure counts as
+seed and few steps, into files of their own; ``--page`` writes docs/coverage.md. ``--again``
+measures what is stored once more, into ``results/again``, and says whether it comes out as it did:
+means over the same seeds agree where they differ by no more than the stored standard deviation (of
+all seeds), or by less than is printed. A figure counts as
 reached when our mean is at least the published one less one published deviation (of errors and
 seconds: at most, and more).
 """
@@ -22,6 +25,11 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "coverage.md"
+RESULTS = HERE / "results"
+# What is measured once more lies apart.
+AGAIN = RESULTS / "again"
+# Half of the last digit that tables print.
+_PRINTED = 0.0005
 # File of rows: module and name of its Protocol
 PROTOCOLS = {
     "autoencoders": ("autoencoders", "PROTOCOL"),
@@ -199,40 +207,95 @@ def items() -> list[Item]:
         return [Item(**row) for row in csv.DictReader(file)]
 
 
-def results(quick: bool = False) -> dict[str, list[Row]]:
+def results(quick: bool = False, folder: Path = RESULTS) -> dict[str, list[Row]]:
     """Return the stored rows, by file."""
     result: dict[str, list[Row]] = {}
     for name in PROTOCOLS:
-        path = HERE / "results" / f"{name}{'-quick' if quick else ''}.csv"
+        path = folder / f"{name}{'-quick' if quick else ''}.csv"
         if path.is_file():
             with path.open(newline="") as file:
                 result[name] = list(csv.DictReader(file))
     return result
 
 
-def measure(chosen: Iterable[Item], seeds: range, quick: bool) -> None:
+def measure(
+    chosen: Iterable[Item],
+    seeds: range,
+    quick: bool = False,
+    stored: Mapping[str, Sequence[Row]] | None = None,
+) -> None:
     """Measure the missing rows of items and of their peers; what lacks its data or a peer's program
     is left out and named.
+
+    Parameters
+    ----------
+    chosen : iterable of Item
+    seeds : range
+    quick : bool
+        Few steps, into files of their own.
+    stored : mapping of str to sequence of rows, optional
+        Measure these rows of the items once more, into files of their own, and nothing else.
     """
     from bochner.errors import InputError
 
-    wanted: dict[str, set[str]] = {}
+    wanted: dict[str, list[Item]] = {}
     for item in chosen:
         if item.file:
-            wanted.setdefault(item.file, set()).add(item.data)
-    for name, data in wanted.items():
+            wanted.setdefault(item.file, []).append(item)
+    for name, those in wanted.items():
         module, attribute = PROTOCOLS[name]
         protocol = getattr(importlib.import_module(module), attribute)
         jobs = protocol.jobs(seeds, quick)
-        store, left_out = protocol.store(quick), set()
+        data = {item.data for item in those}
+        known = {_key(row) for item in those for row in item.rows(stored or {})}
+        store = protocol.store(quick, None if stored is None else AGAIN)
+        left_out: set[tuple[str, str]] = set()
         for job in jobs:
             if job.data not in data or (job.data, job.method) in left_out:
+                continue
+            if stored is not None and (job.data, job.method, str(job.seed)) not in known:
                 continue
             try:
                 store.collect([job])
             except (ImportError, OSError, InputError) as error:
                 left_out.add((job.data, job.method))
                 print(f"left out: {job.data}, {job.method}: {error}", file=sys.stderr)
+
+
+def _key(row: Row) -> tuple[str, str, str]:
+    return row["data"], row["method"], row["seed"]
+
+
+def repeated(
+    chosen: Sequence[Item],
+    stored: Mapping[str, Sequence[Row]],
+    again: Mapping[str, Sequence[Row]],
+) -> list[list[str]]:
+    """Return a line per item that was measured twice: both means over the seeds that both have,
+    how far they differ, the stored deviation, and whether the difference is within it.
+    """
+    lines = [
+        ["item", "metric", "stored", "again", "seeds", "difference", "deviation", "agrees"]
+    ]
+    for item in chosen:
+        new = {row["seed"]: float(row[item.column]) for row in item.rows(again)}
+        old = {row["seed"]: float(row[item.column]) for row in item.rows(stored)}
+        both = sorted(new.keys() & old.keys())
+        if not both:
+            continue
+        deviation = statistics.stdev(old.values()) if len(old) > 1 else 0.0
+        before, now = (statistics.fmean(of[seed] for seed in both) for of in (old, new))
+        away = abs(now - before)
+        agrees = "yes" if away <= max(deviation, _PRINTED) else "no"
+        numbers = [
+            figure(before),
+            figure(now),
+            str(len(both)),
+            figure(away),
+            figure(deviation),
+        ]
+        lines.append([item.item, item.metric, *numbers, agrees])
+    return lines
 
 
 def listing(chosen: Sequence[Item]) -> str:
@@ -272,6 +335,21 @@ def origin(chosen: Sequence[Item], stored: Mapping[str, Sequence[Row]]) -> str:
         {f"{r['cores']} cores, {r['threads']} threads, {r['torch']}" for r in rows}
     )
     return f"by {files}; commits {commits}; {'; '.join(machines)}"
+
+
+def report_again(entry: str, chosen: Sequence[Item]) -> str:
+    """Print one table or figure as stored and as measured once more."""
+    from harness import aligned
+
+    stored, again = results(), results(folder=AGAIN)
+    return "\n".join(
+        [
+            f"{entry}, {PAPERS[entry[:3]]}",
+            aligned(repeated(chosen, stored, again)),
+            f"stored: {origin(chosen, stored)}",
+            f"again: {origin(chosen, again)}",
+        ]
+    )
 
 
 def report(entry: str, chosen: Sequence[Item], quick: bool) -> str:
@@ -390,11 +468,14 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="one after the other")
     parser.add_argument("--page", action="store_true", help=f"write {PAGE.name}")
     parser.add_argument("--stored", action="store_true", help="measure nothing")
+    parser.add_argument("--again", action="store_true", help="measure once more, and compare")
     parser.add_argument("--quick", action="store_true", help="one seed, few steps")
     parser.add_argument("--seeds", type=int, default=5, help="how many seeds (default 5)")
     parser.add_argument("--first", type=int, default=0, help="the first of them (default 0)")
     parser.add_argument("--threads", type=int, default=2, help="threads (default 2)")
     options = parser.parse_args()
+    if options.again and options.quick:
+        sys.exit("expected --again or --quick; got both: few steps do not come out as many do")
     everything = items()
     entries = list(dict.fromkeys(item.entry for item in everything))
     if options.list:
@@ -409,8 +490,12 @@ def main() -> None:
                 from harness import limit_threads
 
                 limit_threads(options.threads)
-                measure(of_entry, chosen_seeds(options), options.quick)
-            print(report(entry, of_entry, options.quick), end="\n\n")
+                old = results() if options.again else None
+                measure(of_entry, chosen_seeds(options), options.quick, old)
+            if options.again:
+                print(report_again(entry, of_entry), end="\n\n")
+            else:
+                print(report(entry, of_entry, options.quick), end="\n\n")
     else:
         sys.exit(f"expected one of {', '.join(entries)}; got {options.name!r}")
 

@@ -346,6 +346,7 @@ def test_a_table_of_a_paper_is_measured_by_the_script_of_the_papers(checkout):
     assert reply["command"] == "python benchmarks/papers.py 000-table-8 --quick"
     assert reply["published"] is None
     assert run("bench", "000-table-8", "--stored").stdout == "table 3 000-table-8 --stored\n"
+    assert run("bench", "000-table-8", "--again").stdout == "table 3 000-table-8 --again\n"
     few = run("bench", "000-table-8", "--seeds", "2", "--threads", "1").stdout
     assert few == "table 3 000-table-8 --seeds 2 --threads 1\n"
     for word in ("--list", "--all", "--page"):

@@ -129,13 +129,64 @@ def test_what_lacks_data_or_a_peer_is_left_out_and_named(monkeypatch, capsys):
     ]
     protocol = types.SimpleNamespace(
         jobs=lambda _seeds, _quick: jobs,
-        store=lambda _quick: types.SimpleNamespace(collect=collect),
+        store=lambda _quick, _folder: types.SimpleNamespace(collect=collect),
     )
     monkeypatch.setitem(papers.PROTOCOLS, "maps", ("made_protocol", "PROTOCOL"))
     monkeypatch.setitem(sys.modules, "made_protocol", types.SimpleNamespace(PROTOCOL=protocol))
     papers.measure([made()], range(2), False)
     assert measured == [0, 1]
     assert capsys.readouterr().err == "left out: a, peer: No module named 'peer'\n"
+
+
+def test_once_more_stored_rows_of_the_items_alone_are_measured_into_files_of_their_own(
+    monkeypatch, tmp_path
+):
+    measured = []
+    opened = []
+    jobs = [
+        types.SimpleNamespace(data="a", method=method, seed=seed)
+        for seed in range(5)
+        for method in ("PCA", "b")
+    ]
+
+    def store(_quick, folder):
+        opened.append(folder)
+        return types.SimpleNamespace(collect=measured.extend)
+
+    protocol = types.SimpleNamespace(jobs=lambda _seeds, _quick: jobs, store=store)
+    monkeypatch.setitem(papers.PROTOCOLS, "maps", ("made_protocol", "PROTOCOL"))
+    monkeypatch.setitem(sys.modules, "made_protocol", types.SimpleNamespace(PROTOCOL=protocol))
+    monkeypatch.setattr(papers, "AGAIN", tmp_path)
+    stored = [{"data": "a", "method": "b", "seed": str(s), "c": "1"} for s in (0, 2)]
+    stored.append({"data": "a", "method": "PCA", "seed": "0", "c": "1"})
+    papers.measure([made()], range(5), stored={"maps": stored})
+    assert [(job.method, job.seed) for job in measured] == [("b", 0), ("b", 2)]
+    assert opened == [tmp_path]
+
+
+@pytest.mark.parametrize(
+    ("again", "agrees"), [((0.5, 0.6), "yes"), ((0.6, 0.72), "no"), ((0.4, 0.48), "no")]
+)
+def test_means_over_the_same_seeds_agree_within_the_stored_deviation(again, agrees):
+    def rows(values):
+        return [
+            {"data": "a", "method": "b", "seed": str(s), "c": str(v)}
+            for s, v in enumerate(values)
+        ]
+
+    stored = {"maps": rows([0.5, 0.6, 0.7])}
+    head, line = papers.repeated([made()], stored, {"maps": rows(again)})
+    assert line[head.index("stored")] == "0.550"
+    assert line[head.index("seeds")] == "2"
+    assert line[head.index("deviation")] == "0.100"
+    assert line[head.index("agrees")] == agrees
+
+
+def test_one_seed_agrees_where_no_printed_digit_differs():
+    stored = {"maps": [{"data": "a", "method": "b", "seed": "0", "c": "0.5"}]}
+    for value, agrees in (("0.5004", "yes"), ("0.502", "no")):
+        again = {"maps": [{"data": "a", "method": "b", "seed": "0", "c": value}]}
+        assert papers.repeated([made()], stored, again)[1][-1] == agrees
 
 
 def test_the_share_of_figures_that_are_reached_is_said_with_and_without_the_sampler():

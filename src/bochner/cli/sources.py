@@ -92,6 +92,13 @@ def bench(
         bool,
         typer.Option("--stored", help="Show a table or figure as stored; measure nothing."),
     ] = False,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again",
+            help="Measure stored rows of a table or figure once more, and say whether they agree.",
+        ),
+    ] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="One seed, small sizes: does it run at all.")
     ] = False,
@@ -114,7 +121,7 @@ def bench(
             got = ", ".join([*filter(None, [name]), *given]) or "none of them"
             do = "write bochner bench 000-table-8, or bochner bench --list"
             raise InputError(message("NAME, --list, --all or --page", got, do))
-        more = {"--stored": stored, "--quick": quick}
+        more = {"--stored": stored, "--again": again, "--quick": quick}
         options = [*given, *(word for word, on in more.items() if on)]
         numbers = {"--seeds": seeds, "--threads": threads}
         options += [w for k, n in numbers.items() if n is not None for w in (k, str(n))]
