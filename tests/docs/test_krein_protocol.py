@@ -45,9 +45,9 @@ def test_the_linear_svm_is_the_one_of_scikit_learn(module, n, d, n_classes, C):
 def test_from_one_penalty_to_the_next_minima_are_those_from_the_start(module):
     svm = module("linear_svm")
     X, y = rows()
-    path = svm._minima(X, y, (0.01, 1.0, 100.0))
+    path = svm.minima(X, y, (0.01, 1.0, 100.0))
     for C, coef in zip((0.01, 1.0, 100.0), path, strict=True):
-        np.testing.assert_allclose(coef, svm._minima(X, y, (C,))[0], rtol=1e-2, atol=1e-3)
+        np.testing.assert_allclose(coef, next(svm.minima(X, y, (C,))), rtol=1e-2, atol=1e-3)
 
 
 def test_the_penalty_is_chosen_without_the_test_rows(module):
