@@ -106,6 +106,15 @@ def test_processes_give_the_fit_of_one(count, case, fitted):
     np.testing.assert_allclose(saved.transform(X[:5], **known), embedding[:5], atol=1e-6)
 
 
+def test_one_process_trains_and_each_places_a_part_of_what_all_know(tmp_path, launch):
+    codes, texts = launch("work", 2, tmp_path)
+    assert codes == [0, 0], "\n".join(texts)
+    parts = [np.load(tmp_path / f"work{rank}.npz") for rank in range(2)]
+    assert [int(part["trained"]) for part in parts] == [1, 0]
+    # 150 rows of its own, and 150 of the 300 that reports look at
+    assert [int(part["placed"]) for part in parts] == [300, 300]
+
+
 def test_what_one_process_refuses_all_refuse(fitted):
     said = [(fitted(2) / f"{rank}.txt").read_text() for rank in range(2)]
     assert said[0] == said[1]

@@ -1,11 +1,13 @@
 """Polynomials on cells: bounds, derivatives and places are those of the exact evaluation."""
 
+import threading
+
 import pytest
 import torch
 
 from bochner.features.fourier import fourier_features
 from bochner.kernels.stationary import RBF
-from bochner.latent_inference.cells import Cells, CellTarget
+from bochner.latent_inference.cells import Cells, CellTarget, Parts
 from bochner.latent_inference.infer import Placer, place
 from bochner.latent_inference.row_bound import target_for
 from bochner.likelihoods.binomial import Bernoulli, Binomial
@@ -16,6 +18,7 @@ from bochner.linalg import cholesky
 from bochner.random import generator
 from bochner.weight_posterior.conditioning import SharedDraw
 from bochner.weight_posterior.posterior import ViewPosterior
+from helpers.pairs import together
 from helpers.posteriors import conditioned_view
 
 LIKELIHOODS = {
@@ -164,3 +167,41 @@ def test_a_bound_that_is_not_what_its_products_say_is_climbed_without_cells():
     torch.testing.assert_close(
         placed.modes, place([view], x, [Y[:20]]).modes, atol=1e-9, rtol=0
     )
+
+
+@pytest.mark.parametrize("name", ["gaussian", "poisson"])
+def test_processes_divide_what_placing_begins_with(name, monkeypatch):
+    view, x, Y = _any(name, 2)
+    # tables are for so many
+    x = x[:2000] if len(x) >= 2000 else x.repeat(-(-2000 // len(x)), 1)
+    evaluated = {}
+    of_points = Parts.of_points
+
+    def counted(self, points, *given):
+        who = threading.get_ident()
+        evaluated[who] = evaluated.get(who, 0) + len(points)
+        return of_points(self, points, *given)
+
+    alone = Placer([view], x).place([Y[:50]])
+    monkeypatch.setattr(Parts, "of_points", counted)
+
+    def begun(processes):
+        placer = Placer([view], x)
+        placer.many.prepare(processes)
+        return placer
+
+    (found,) = together(begun, 1)
+    (whole,) = evaluated.values()
+    evaluated.clear()
+    for placer in together(begun):
+        known, expected = (p.many.cells[(True,)] for p in (placer, found))
+        assert list(known.cells._held) == list(expected.cells._held)
+        held = zip(known.cells._held.values(), expected.cells._held.values(), strict=True)
+        for ours, theirs in held:
+            torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+        if name == "gaussian":
+            torch.testing.assert_close(known.table.parts[0], expected.table.parts[0])
+            torch.testing.assert_close(known.table.common, expected.table.common)
+        places = placer.place([Y[:50]])
+        torch.testing.assert_close(places.modes, alone.modes, rtol=0, atol=1e-9)
+    assert max(evaluated.values()) < 0.8 * whole

@@ -13,8 +13,10 @@ from scipy.sparse import csr_array
 
 import bochner as bo
 from bochner.errors import InputError
+from bochner.fitting import fit as fit_module
 from bochner.fitting import landmarks, row_selection
 from bochner.fitting.row_passes import KeptPasses, Pace
+from bochner.latent_inference.infer import Placer
 from bochner.processes import local_part
 
 SETTINGS = {
@@ -131,6 +133,26 @@ def kept(rows, folder):
     return bo.NGMVLVM(**SETTINGS, checkpoint=folder / "run.ckpt").fit(rows)
 
 
+def work_of(shared):
+    """Fit, and return how many trainings and placed rows the fit took in this process."""
+    trained, placed = [], []
+    train, place = fit_module._train, Placer.place
+
+    def counted(*given):
+        trained.append(0)
+        return train(*given)
+
+    def watched(self, rows, *given, **more):
+        if more.get("polish", True):
+            placed.append(len(rows[0]))
+        return place(self, rows, *given, **more)
+
+    fit_module._train, Placer.place = counted, watched
+    model = fitted("one", shared)
+    fit_module._train, Placer.place = train, place
+    return model, {"trained": len(trained), "placed": sum(placed)}
+
+
 def save(model, path, **more):
     """Write what tests compare."""
     np.savez(path, elbo=model.elbo_, embedding=model.embedding_, **more)
@@ -240,6 +262,10 @@ def run(case, folder, processes):
         landmarks.elbo_at = counted = cut_after(10**6, landmarks.elbo_at)
         model = kept(shared, folder)
         save(model, folder / f"{case}{processes.rank}.npz", steps=len(counted.calls))
+        return
+    if case == "work":
+        model, took = work_of(shared)
+        save(model, folder / f"{case}{processes.rank}.npz", **took)
         return
     if case in ("stored", "poisson"):
         shared = bo.share(np.load(folder / f"{case}.npy", mmap_mode="r"))

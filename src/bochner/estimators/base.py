@@ -34,11 +34,7 @@ from bochner.errors import (
 )
 from bochner.estimators import saving, shards, tensors
 from bochner.estimators.methods import rows
-from bochner.estimators.methods.placing import (
-    Placed,
-    TrainingRows,
-    training_rows,
-)
+from bochner.estimators.methods.placing import Placed, TrainingRows, training_rows
 from bochner.estimators.methods.prediction import PredictionMixin
 from bochner.estimators.settings import constraints, likelihoods, plans
 from bochner.fitting.completion_choice import Question
@@ -52,7 +48,8 @@ from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.prediction import diagnostics
-from bochner.processes import Processes, current, isolated, transactional
+from bochner.processes import Processes, current
+from bochner.processes.isolation import isolated, transactional
 from bochner.training.checkpoint import LastingPath, discard
 
 # Rows are placed from at most this many training latents: scoring is one product of rows and
@@ -147,8 +144,7 @@ class AttributesMixin(PredictionMixin):
         if fit.stopped in ("max_iter", "failed"):
             warn_user(
                 f"Training stopped after {self.n_iter_} steps before the bound had converged. "
-                "Raise "
-                "max_iter or tol.",
+                "Raise max_iter or tol.",
                 ConvergenceWarning,
             )
 
@@ -161,16 +157,20 @@ class AttributesMixin(PredictionMixin):
         kept: Places,
     ) -> None:
         self._keep_patterns(some.values, some.index, some.covariates)
+        self._prepare_placing(some)
         self._embedded, known = training.placed(self, offsets, some, covariates, kept)
         posterior = self._fit.posterior
         placement = known.placement
         width = known.values.shape[1]
-        self.relevance_ = diagnostics.relevance(posterior, placement.mean)
         count = tensors.fitting(CANDIDATES, width)
         few = tensors.subset(len(known.index), count, self.seed_)
         shown, _, chosen = self._some_known(known, known.index[torch.from_numpy(few)])
-        self.variance_explained_ = diagnostics.variance_explained(
-            posterior, chosen.mean, shown, chosen.covariates
+        known_of = posterior, chosen.mean, shown, chosen.covariates
+        self.relevance_, self.variance_explained_ = current().of_first(
+            lambda: (
+                diagnostics.relevance(posterior, placement.mean),
+                diagnostics.variance_explained(*known_of),
+            )
         )
         noise = diagnostics.noise_shares(posterior, shown)
         self.collapse_ = diagnostics.collapse(placement.mean.numpy(), known.std, noise)

@@ -12,7 +12,7 @@ from bochner.estimators.settings.constraints import check_types
 from bochner.io import files
 from bochner.io.extensions import MODEL_FILE
 from bochner.io.schema import MismatchError, Tensors, parse, same_keys, whole
-from bochner.processes import isolated
+from bochner.processes.isolation import isolated
 
 
 @isolated

@@ -32,7 +32,7 @@ from bochner.mcmc.run import remove
 from bochner.mcmc.sampled import Options, model_of, sample
 from bochner.memory import Memory
 from bochner.prediction.completion import Mixture, MixtureOfChains
-from bochner.processes import transactional
+from bochner.processes.isolation import transactional
 
 # States whose weights predictions average over, all chains together.
 _SNAPSHOTS = 12

@@ -26,7 +26,7 @@ from bochner.feature_maps.sections import counted_from, cut, dense, sections, va
 from bochner.kernels.domains import IndefiniteKernel, magnitude_of
 from bochner.linalg import check_dense, device_named, own_precision
 from bochner.memory import Memory
-from bochner.processes import transactional
+from bochner.processes.isolation import transactional
 
 # Entries of the largest array that the exact kernel may build at once.
 _EXACT_ENTRIES = 2**24

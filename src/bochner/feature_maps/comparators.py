@@ -18,7 +18,7 @@ from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.indefinite import DotProduct, resolve
 from bochner.krein.positive_spectrum import N_RADII, positive_spectrum
 from bochner.linalg import device_named
-from bochner.processes import isolated, transactional
+from bochner.processes.isolation import isolated, transactional
 
 
 class RandomMaclaurin(IndefiniteMap, DrawnMap):

@@ -16,7 +16,7 @@ from bochner.kernels.base import Kernel, SpectralKernel
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.stationary import RBF
 from bochner.linalg import device_named
-from bochner.processes import isolated, transactional
+from bochner.processes.isolation import isolated, transactional
 
 
 class FourierFeatures(DrawnMap):

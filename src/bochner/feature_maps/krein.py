@@ -35,7 +35,7 @@ from bochner.krein.span import search
 from bochner.krein.taylor import fit_taylor
 from bochner.linalg import device_named
 from bochner.memory import Memory
-from bochner.processes import isolated, transactional
+from bochner.processes.isolation import isolated, transactional
 
 # Rows of an automatic sketch: enough to see the kernel's negative part, more where there is more to
 # learn.

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,7 +16,14 @@ from bochner.errors import NumericalError, message, warn_user
 from bochner.fitting import row_selection
 from bochner.fitting.data import EveryRow, FitData, RowSelection, TrainingData
 from bochner.fitting.multistart import Race
-from bochner.fitting.plan import Fit, Plan, Stopped, condition, n_latent_draws
+from bochner.fitting.plan import (
+    Fit,
+    Plan,
+    StartResult,
+    Stopped,
+    condition,
+    n_latent_draws,
+)
 from bochner.models.lvm import LatentVariableModel
 from bochner.progress import expect, overall, progress_bar, say
 from bochner.training.checkpoint import AnyCheckpoint, Checkpoint, Earlier, SharedCheckpoint
@@ -78,17 +87,19 @@ def _fit(data: FitData, plan: Plan, checkpoint: AnyCheckpoint, earlier: Earlier 
     selection = _rows(data, plan)
     training = TrainingData(selection.rows, plan)
     race = Race(training, selection.plan)
-    trainer, stopped = _train(race, checkpoint, earlier, plan)
+    model, trained = _trained(race, plan, lambda: _train(race, checkpoint, earlier, plan))
+    state = trained.state
     say("placing rows")
     recalibrated = training.withheld.recalibration(
-        functools.partial(condition, trainer.module, training.complete, plan, n_draws=1),
-        _means(trainer.module),
+        functools.partial(condition, model, training.complete, plan, n_draws=1),
+        _means(model),
         training.covariates.values.double().cpu(),
     )
-    done = selection.finish(trainer.module, training, interrupted=stopped == "interrupted")
+    interrupted = trained.stopped == "interrupted"
+    done = selection.finish(model, training, interrupted=interrupted)
     if not math.isfinite(done.elbo):
         # such a model gives values that are not finite, and no file takes it
-        raise NumericalError(_without_bound(done.elbo, trainer.state.step))
+        raise NumericalError(_without_bound(done.elbo, state.step))
     posterior = condition(done.model, data.blocks, plan, done.anchors)
     # moved where they stand: nothing after it needs the model's kernels where it was trained
     kernels = tuple(view.kernel.cpu() for view in done.model.views)
@@ -99,15 +110,54 @@ def _fit(data: FitData, plan: Plan, checkpoint: AnyCheckpoint, earlier: Earlier 
         kernels=kernels,
         elbo=done.elbo,
         elbo_se=done.elbo_se,
-        history=list(trainer.state.history),
-        stopped="interrupted" if done.interrupted else stopped,
-        starts=list(race.results),
-        blocks=list(trainer.state.blocks),
+        history=list(state.history),
+        stopped="interrupted" if done.interrupted else trained.stopped,
+        starts=list(trained.starts),
+        blocks=list(state.blocks),
         landmarks=done.landmarks,
         dropped=list(training.rotation.dropped),
         withheld=training.withheld.counts(),
         latent_draws=_latent_draws(done.model, plan),
     )
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """What training found.
+
+    Attributes
+    ----------
+    parameters : dict of str to Tensor
+        Of the model.
+    state : State
+    starts : list of StartResult
+    stopped : Stopped
+    """
+
+    parameters: dict[str, Tensor]
+    state: State
+    starts: list[StartResult]
+    stopped: Stopped
+
+
+def _trained(
+    race: Race,
+    plan: Plan,
+    train: Callable[[], tuple[Trainer[LatentVariableModel], Stopped]],
+) -> tuple[LatentVariableModel, _Trained]:
+    """Train, the first process alone, and return its model in all of them: what they round in
+    different ways they would decide in different ways.
+    """
+    models: list[LatentVariableModel] = []
+
+    def of_first() -> _Trained:
+        trainer, stopped = train()
+        models.append(trainer.module)
+        parameters = trainer.module.state_dict()
+        return _Trained(parameters, trainer.state, race.results, stopped)
+
+    trained = plan.processes.of_first(of_first)
+    return models[0] if models else race.model_of(trained.parameters), trained
 
 
 def _train(

@@ -136,6 +136,7 @@ def spread(
     covariates: Covariates,
     kept: Tensor | None = None,
     places: Places | None = None,
+    processes: Processes = ALONE,
 ) -> LatentVariableModel:
     """Return the model of all rows: landmarks keep their latents, the others are placed under their
     posterior.
@@ -157,6 +158,8 @@ def spread(
         Which landmarks of the model those are; None: all.
     places : Places, optional
         Knows where an earlier run placed rows, and keeps where this one does.
+    processes : Processes
+        That place rows of their own.
     """
     places = places or NotKept()
     here: Tensor | slice = slice(None) if kept is None else kept
@@ -169,6 +172,8 @@ def spread(
     width = sum(block.n_columns for blocks in data for block in blocks)
     n_others = n_rows - index.shape[0]
     placer = Placer(posterior, candidates)
+    if processes.total(_are_complete(data, n_rows)) == processes.size:
+        placer.prepare(processes)
     known_rows = places.restore(mean, log_std)
     for part in chunks(n_others, max(1, min(_CHUNK, _NUMBERS // width))):
         rows = others(index, part)
@@ -189,6 +194,10 @@ def spread(
         places.add(rows, mean[rows], log_std[rows])
     places.finish()
     return LatentVariableModel(GaussianLatents(mean, log_std, beside), list(model.views))
+
+
+def _are_complete(data: Data, n_rows: int) -> bool:
+    return all(b.n_rows == n_rows and not b.has_holes for blocks in data for b in blocks)
 
 
 def others(index: Tensor, part: slice) -> Tensor:

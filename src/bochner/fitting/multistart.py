@@ -5,7 +5,7 @@ every promising one is trained for a while, the one with the best bound goes on.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -400,6 +400,14 @@ class Race:
         plan = self.plan.early
         budget = plan.column_budget
         return evaluate(trainer.module, self.data.blocks, plan, "race", budget, n_draws)
+
+    def model_of(self, parameters: Mapping[str, Tensor]) -> LatentVariableModel:
+        """Return a model with the parameters of one that another process trained."""
+        shape = (self.data.n_rows, self.plan.spec.n_components)
+        start = torch.zeros(shape, dtype=torch.float64).numpy()
+        model = self.trainer(0, start).module
+        model.load_state_dict(parameters)
+        return model
 
     def best(self) -> Trainer[LatentVariableModel]:
         """Return the best trainer so far; at least one start must exist."""

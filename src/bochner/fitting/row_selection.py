@@ -42,18 +42,12 @@ class _Landmarks:
     def __init__(self, data: FitData, plan: Plan, index: Tensor) -> None:
         self.data = data
         self.index = index
-        # the same rows in every process: all train the same model
+        # the same rows in every process: all know what the model was trained on
         self.rows = data.take(index, plan.processes)
         some = index.numpy()
         starts = tuple(s if isinstance(s, str) else s[some] for s in plan.starts)
         self.plan = replace(plan, starts=starts, processes=ALONE)
         self.every = plan
-
-    def _agree(self, model: LatentVariableModel) -> None:
-        """Give all processes the model of the first one: machines of different kinds round in
-        different ways.
-        """
-        model.load_state_dict(self.every.processes.first(model.state_dict()))
 
     def _spread(
         self,
@@ -67,7 +61,7 @@ class _Landmarks:
         local = (among.local(self.index, n_rows), n_rows, self.data.covariates)
         here = among.here(self.index, n_rows)
         places = self._places(model)
-        return landmarks.spread(model, posterior, every, *local, here, places)
+        return landmarks.spread(model, posterior, every, *local, here, places, among)
 
     def _digest(self, model: LatentVariableModel) -> str:
         """Return what tells what follows from the landmarks' model and the rows of all processes,
@@ -100,7 +94,6 @@ class ConjugateLandmarks(_Landmarks):
         self, model: LatentVariableModel, training: TrainingData, *, interrupted: bool
     ) -> Finished:
         """Return the better of the models before and after the joint steps, by its bound."""
-        self._agree(model)
         rotation = self.every.processes.first(training.rotation)
         every = rotation.apply(self.data.blocks)
         # a model that was not trained to its end is none to go on from
@@ -185,7 +178,6 @@ class SiteLandmarks(_Landmarks):
         interrupted: bool,
     ) -> Finished:
         """Return the model of all rows."""
-        self._agree(model)
         passes = NoPasses() if interrupted else self._passes(model)
         anchors = Anchors(self.index.to(self.plan.device), self.rows.blocks)
         posterior = condition(model, self.rows.blocks, self.plan)

@@ -23,6 +23,7 @@ from bochner.kernels.base import Frequencies
 from bochner.latent_inference.quadratic_forms import Shared
 from bochner.latent_inference.row_bound import Target, Term
 from bochner.linalg import newton_step
+from bochner.processes import ALONE, Processes
 from bochner.weight_posterior.posterior import ViewPosterior, all_conjugate
 
 # Numbers of a table; beyond them, and in many dimensions, every start is evaluated.
@@ -90,7 +91,11 @@ class CandidateTable:
 
     @classmethod
     def of(
-        cls, views: Sequence[ViewPosterior], target: Target, candidates: Tensor
+        cls,
+        views: Sequence[ViewPosterior],
+        target: Target,
+        candidates: Tensor,
+        processes: Processes = ALONE,
     ) -> CandidateTable:
         """Tabulate the bound of rows that share their columns.
 
@@ -101,7 +106,15 @@ class CandidateTable:
         target : Target
             Of such rows: its linear terms are theirs, the rest is common to all.
         candidates : Tensor of shape (C, D)
+        processes : Processes
+            That know the same, and tabulate a part of the candidates each.
         """
+        if processes.size > 1:
+            count = len(candidates)
+            here = cls.of(views, target, candidates[processes.part(count)])
+            of_views = tuple(processes.united(part, count) for part in here.parts)
+            shared = processes.united(here.common, count)
+            return cls(candidates.float(), of_views, here.by_data, shared)
         parts, by_data = [], []
         common = _prior(candidates)
         for view, terms in zip(views, target.terms, strict=True):

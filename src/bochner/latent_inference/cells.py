@@ -24,6 +24,7 @@ from bochner.latent_inference.quadratic_forms import Shared
 from bochner.latent_inference.row_bound import Target, Term, target_for
 from bochner.linalg import newton_step
 from bochner.memory import chunks
+from bochner.processes import Processes
 from bochner.weight_posterior.posterior import (
     GaussianPosterior,
     NonConjugatePosterior,
@@ -278,6 +279,18 @@ class Cells:
         cells._set_width(_WIDTHS[width])
         return cells
 
+    def fill(self, points: Tensor, processes: Processes) -> None:
+        """Make the cells of points, (P, D), where most rows will come, each process a part of
+        them.
+        """
+        keys = torch.unique(self._keys(points), dim=0)
+        part = processes.part(len(keys))
+        codes = _codes(keys).tolist()
+        made = self._of(codes[part], (keys[part] + 0.5) * self._width)
+        numbers = (self._book.shape[1], self._polynomials.index.shape[1])
+        here = torch.stack(made) if made else points.new_zeros(0, *numbers)
+        self._held = dict(zip(codes, processes.united(here, len(codes)), strict=True))
+
     def rows(self, rows: Sequence[Tensor]) -> Tensor:
         """Return what the polynomials are multiplied by, (n, R), of encoded rows."""
         parts = chunks(len(rows[0]), max(1, _AT_ONCE // self._parts_width))
@@ -327,9 +340,7 @@ class Cells:
         """
         keys = self._keys(x)
         centres = (keys + 0.5) * self._width
-        code = keys[:, 0].long()
-        if x.shape[1] == 2:
-            code = (code << 32) + keys[:, 1].long()
+        code = _codes(keys)
         present, inverse, counts = torch.unique(code, return_inverse=True, return_counts=True)
         order = inverse.argsort(stable=True)
         sorted_rows = rows[order]
@@ -384,6 +395,12 @@ class Cells:
     def outside(self, centres: Tensor, x: Tensor) -> Tensor:
         """Return which points left their cells, (P,)."""
         return ((x - centres).abs() > 0.5 * _OUT * self._width).any(1)
+
+
+def _codes(keys: Tensor) -> Tensor:
+    """Return a number of each cell, (n, D) -> (n,), int64."""
+    code = keys[:, 0].long()
+    return code if keys.shape[1] == 1 else (code << 32) + keys[:, 1].long()
 
 
 def _features(view: ViewPosterior) -> int:

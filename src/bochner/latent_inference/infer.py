@@ -28,6 +28,7 @@ from bochner.latent_inference.modes import (
 )
 from bochner.latent_inference.row_bound import rows_at_once, target_for
 from bochner.likelihoods.likelihood import Offsets, offsets_of
+from bochner.processes import Processes
 from bochner.weight_posterior.posterior import (
     NonConjugatePosterior,
     RowScores,
@@ -119,6 +120,13 @@ class Placer:
     @functools.cached_property
     def _scores_of_rows(self) -> list[RowScores]:
         return scores_at(self._views, self._candidates)
+
+    def prepare(self, processes: Processes) -> None:
+        """Divide among processes that place rows under the same model, and all call this, what each
+        would compute before its first rows; most have entries in all columns.
+        """
+        if processes.size > 1 and self.many is not None:
+            self.many.prepare(processes)
 
     def place(
         self,

@@ -16,6 +16,7 @@ from bochner.latent_inference.modes import Placement, Solution, located, solved
 from bochner.latent_inference.row_bound import Target, target_for
 from bochner.likelihoods.likelihood import Offsets
 from bochner.memory import chunks
+from bochner.processes import ALONE, Processes
 from bochner.weight_posterior.posterior import GaussianPosterior, ViewPosterior
 
 # Rows that are placed in cells, and whose candidates are scored, at once.
@@ -91,7 +92,18 @@ class ManyRows:
                 out.put(part, self._in_cells(known, some, n_modes, polish).placement)
         return left.nonzero()[:, 0]
 
-    def _known(self, kind: tuple[bool, ...], row: Sequence[Tensor]) -> _Known | None:
+    def prepare(self, processes: Processes) -> None:
+        """Make what rows with all columns have in common, each process a part of it."""
+        if not self._has_cells:
+            return
+        row = [torch.zeros(1, view.n_columns, dtype=torch.float64) for view in self._views]
+        known = self._known((True,) * len(row), row, processes)
+        if known is not None:
+            known.cells.fill(self._candidates, processes)
+
+    def _known(
+        self, kind: tuple[bool, ...], row: Sequence[Tensor], processes: Processes = ALONE
+    ) -> _Known | None:
         """Return the cells of rows that have data of the same views, one of which is given; None
         where none are good enough.
         """
@@ -100,7 +112,9 @@ class ManyRows:
             target = target_for(self._views, row, candidates.shape[1], True)
             views = [view for view, has in zip(self._views, kind, strict=True) if has]
             cells = Cells.of(views, target, candidates)
-            table = CandidateTable.of(views, target, candidates) if self.tabulates else None
+            table = None
+            if self.tabulates:
+                table = CandidateTable.of(views, target, candidates, processes)
             by_data = table is not None and all(table.by_data)
             self.cells[kind] = (
                 None if cells is None else _Known(cells, table if by_data else None)

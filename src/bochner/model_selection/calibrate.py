@@ -24,7 +24,7 @@ from bochner.prediction import completion
 from bochner.prediction.calibration import CalibrationReport, assess, describe
 from bochner.prediction.density import entry_log_density
 from bochner.prediction.entry_statistics import beyond_draws, sums_of_rows
-from bochner.processes import isolated
+from bochner.processes.isolation import isolated
 from bochner.progress import say
 
 # Draws of an entry.

@@ -33,7 +33,7 @@ from bochner.initialization import iterative_pca
 from bochner.model_selection.calibrate import compare
 from bochner.model_selection.hiding import hide_some
 from bochner.prediction.entry_statistics import mean_of_fits, mean_of_rows
-from bochner.processes import isolated
+from bochner.processes.isolation import isolated
 from bochner.weight_posterior.posterior import all_conjugate
 
 # At least so many parts are made of the rows; one of them is held out at a time.

@@ -32,7 +32,7 @@ from bochner.plots.figures import (
     two_dimensions,
 )
 from bochner.prediction.decoding import decode
-from bochner.processes import isolated
+from bochner.processes.isolation import isolated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -209,7 +209,7 @@ class Checkpoint:
 
 
 class SharedCheckpoint:
-    """The checkpoint of several processes that train alike: the first one reads and writes it.
+    """The checkpoint of several processes of which the first one trains: it reads and writes it.
 
     Parameters
     ----------
@@ -224,10 +224,9 @@ class SharedCheckpoint:
 
     @contextmanager
     def begun(self) -> Iterator[Earlier | None]:
-        """Yield what the first process reads; what it refuses all refuse."""
+        """Yield what the first process reads, to it alone; what it refuses all refuse."""
         with ExitStack() as kept:
-            earlier = self._processes.together(lambda: kept.enter_context(self._local.begun()))
-            yield self._processes.first(earlier)
+            yield self._processes.together(lambda: kept.enter_context(self._local.begun()))
 
     def maybe(self, trainer: Trainer[Module], extra: dict[str, object]) -> None:
         """Write now and then."""

@@ -22,7 +22,7 @@ from bochner.features.fourier import columns_beside, with_covariates
 from bochner.memory import Memory
 from bochner.prediction import decoding
 from bochner.prediction.row_density import log_density
-from bochner.processes import isolated
+from bochner.processes.isolation import isolated
 
 
 class DensitiesMixin(LoadingsMixin):

@@ -16,7 +16,7 @@ from bochner.estimators.settings.constraints import check_types
 from bochner.extras import require
 from bochner.memory import Memory
 from bochner.prediction import diagnostics
-from bochner.processes import isolated
+from bochner.processes.isolation import isolated
 
 # Training rows over which shares of variance are taken.
 _ROWS = 1000

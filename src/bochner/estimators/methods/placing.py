@@ -31,7 +31,8 @@ from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.likelihood import offsets_of
 from bochner.prediction.latent_calibration import Check, check, widened
 from bochner.prediction.row_posterior import latent_limits, latent_std, observed_views
-from bochner.processes import current, isolated
+from bochner.processes import current
+from bochner.processes.isolation import isolated
 
 MeanAndStd = tuple[FloatArray, FloatArray]
 
@@ -285,13 +286,24 @@ class Placed(Located):
 
 
 def _placed(some: Candidates, model: PlacingMixin) -> KnownRows:
-    """Place the candidates, and no other rows."""
-    index = some.index
-    offsets = offsets_of(some.offsets, index)
-    values = dense_rows(some.values, index.numpy())
-    placement = model._place(values, offsets, some.covariates[index])
-    std = model._stds(values, offsets, placement)
-    return KnownRows(values, offsets, torch.arange(len(index)), placement, std)
+    """Place the candidates, and no other rows: each of several processes a part of them."""
+    processes = current()
+    n_rows = len(some.index)
+    offsets = offsets_of(some.offsets, some.index)
+    values = dense_rows(some.values, some.index.numpy())
+    covariates = some.covariates[some.index]
+
+    def of_part(part: slice) -> tuple[Placement, NDArray[np.float64]]:
+        given = values[part], offsets_of(offsets, part)
+        placement = model._place(*given, covariates[part])
+        return placement, model._stds(*given, placement)
+
+    part = processes.part(n_rows)
+    # fewer candidates than processes leave some of these without any
+    here = of_part(part) if part.start < part.stop else None
+    placements, stds = zip(*filter(None, processes.gathered(here)), strict=True)
+    given = torch.arange(n_rows), Placement.joined(placements), np.concatenate(stds)
+    return KnownRows(values, offsets, *given)
 
 
 class PlacingMixin(RowsMixin):
@@ -337,14 +349,27 @@ class PlacingMixin(RowsMixin):
         or all.
         """
         empty = EmptyRows()
-        if self._placer is None:
-            self._placer = Placer(self._fit.posterior, self._candidates)
+        placer = self._new_placer() if self._placer is None else self._placer
+        self._placer = placer
         cuts = list(self._cuts(values) if cuts is None else cuts)
         parts = self._dense_parts(values, offsets, covariates, cuts)
         for cut, (rows, row_offsets, beside) in zip(cuts, parts, strict=True):
             empty.add(cut.start, observed_views(rows).any(1).numpy())
-            yield self._placer.place(rows, row_offsets, covariates=beside), rows, row_offsets
+            yield placer.place(rows, row_offsets, covariates=beside), rows, row_offsets
         empty.warn()
+
+    def _new_placer(self) -> Placer:
+        return Placer(self._fit.posterior, self._candidates)
+
+    def _prepare_placing(self, some: Candidates) -> None:
+        """Divide what placing begins with among processes, where most rows have all columns."""
+        processes = current()
+        if processes.size == 1:
+            return
+        self._placer = self._new_placer()
+        # the same rows in every process
+        if np.isnan(some.values).any(axis=1).mean() < 0.5:
+            self._placer.prepare(processes)
 
     def _latents(
         self,

@@ -19,7 +19,7 @@ from bochner.features.fourier import with_covariates
 from bochner.fitting.completion_choice import Question
 from bochner.memory import Memory
 from bochner.prediction import completion, decoding
-from bochner.processes import isolated
+from bochner.processes.isolation import isolated
 
 
 class PredictionMixin(DensitiesMixin, TransformerMixin):

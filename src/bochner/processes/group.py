@@ -1,6 +1,5 @@
-"""Processes. Several of one fit, each with rows of its own: who has which, sums over all, and how
-they end together. And one in a program that sets things for all of torch (gradients off, autocast,
-a device), which must not change what estimators do.
+"""Several processes of one fit, each with rows of its own: who has which, sums over all, and how
+they end together.
 
 The processes are those of torch.distributed. Numbers travel in float64, so that sums over rows lose
 nothing, and every process gets the same bits: what they decide from sums, they decide alike.
@@ -11,29 +10,24 @@ from __future__ import annotations
 import contextvars
 import functools
 import itertools
-import logging
 import os
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from bochner.errors import InputError, message, warn_user
-from bochner.linalg import own_precision
+from bochner.errors import InputError, message
+from bochner.processes.watch import Watch
 
 T = TypeVar("T")
 # Seconds that a process waits for the others.
 _PATIENCE = timedelta(hours=12)
 _FAULT = "bochner/fault"
-# Seconds of waiting after which the log says for whom.
-_LONG = 60.0
-_LOG = logging.getLogger("bochner")
 
 
 class Processes(ABC):
@@ -69,6 +63,12 @@ class Processes(ABC):
     def total(self, count: int) -> int:
         """Add a count of all processes."""
 
+    def part(self, count: int) -> slice:
+        """Return this process's part of things that all have: consecutive ones, as many as others
+        have but for one.
+        """
+        return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
+
     @abstractmethod
     def local_rows(self, n_rows: int) -> int:
         """Return how many of all rows are here."""
@@ -95,6 +95,12 @@ class Processes(ABC):
     def first(self, value: T) -> T:
         """Return what the first process has."""
 
+    def of_first(self, work: Callable[[], T]) -> T:
+        """Let the first process do what takes long and what all would do alike; return what it
+        found. Where cores are shared, processes that wait leave theirs to it.
+        """
+        return work()
+
     def sums(self, values: Sequence[Tensor]) -> list[Tensor]:
         """Add several tensors of all processes in one message."""
         if self.size == 1:
@@ -108,6 +114,14 @@ class Processes(ABC):
     def agreed(self, cause: str | None) -> str | None:
         """Return the cause of the first process that has one."""
         return next((text for text in self.gathered(cause) if text is not None), None)
+
+    def united(self, values: Tensor, count: int) -> Tensor:
+        """Return values of things that all have, (count, ...), of those of this one's `part`."""
+        if self.size == 1:
+            return values
+        out = values.new_zeros(count, *values.shape[1:])
+        out[self.part(count)] = values
+        return self.sum(out)
 
     def together(self, work: Callable[[], T]) -> T:
         """Do what may be refused; refuse it everywhere if one process does.
@@ -182,51 +196,6 @@ class Alone(Processes):
         return work()
 
 
-class Watch:
-    """Names processes that others wait for, in the log of the first one that waits.
-
-    Parameters
-    ----------
-    store : Store
-        Of torch.distributed, the same in all processes.
-    rank, size : int
-    seconds : float
-        Of waiting after which the log reports it.
-    """
-
-    def __init__(self, store: Any, rank: int, size: int, seconds: float = _LONG) -> None:
-        self._store = store
-        self._rank = rank
-        self._size = size
-        self._seconds = seconds
-        self._count = 0
-        self._store.set(self._key(rank), "0")
-
-    @staticmethod
-    def _key(rank: int) -> str:
-        return f"bochner/meeting/{rank}"
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Meet the others within."""
-        self._count += 1
-        self._store.set(self._key(self._rank), str(self._count))
-        timer = threading.Timer(self._seconds, self._name_late, [self._count])
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-
-    def _name_late(self, meeting: int) -> None:
-        ranks = range(self._size)
-        late = [r for r in ranks if int(self._store.get(self._key(r))) < meeting]
-        if late and self._rank == min(set(ranks) - set(late)):
-            who = f"process{'es' if len(late) > 1 else ''} {', '.join(map(str, late))}"
-            _LOG.warning("The other processes have waited %g s for %s.", self._seconds, who)
-
-
 @dataclass
 class Link:
     """A process group while it is joined: others wait for it until nobody holds it any more, and
@@ -279,6 +248,13 @@ class Joined(Processes):
         with self._watch.waiting():
             self._dist.all_reduce(wire, operation, group=self._link.group)
         return wire.to(values)
+
+    def of_first(self, work: Callable[[], T]) -> T:
+        """Wait for the first process; refuse what it refuses."""
+        with self._watch.expected():
+            done = self.together(lambda: work() if self.rank == 0 else None)
+            # that of the first one is what it returned
+            return cast(T, self.first(done))
 
     def total(self, count: int) -> int:
         """Add the counts."""
@@ -431,69 +407,4 @@ def _parted(store: Any, processes: Processes, error: BaseException) -> BaseExcep
 
 def local_part(n_rows: int) -> slice:
     """Return this process's part of rows: consecutive ones, as many as others have but for one."""
-    rank = current().rank
-    size = current().size
-    return slice(n_rows * rank // size, n_rows * (rank + 1) // size)
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
-S = TypeVar("S")
-
-
-# The process in which estimators ran first.
-_PROCESS: dict[str, int] = {}
-
-
-def _warn_of_fork() -> None:
-    """Warn once in a process forked from one that ran estimators: the threads it has by name do not
-    exist in it.
-    """
-    first = _PROCESS.setdefault("id", os.getpid())
-    if first != os.getpid():
-        _PROCESS["id"] = os.getpid()
-        if torch.get_num_threads() > 1:
-            warn_user(
-                "This process was forked from one that used several threads, and may wait for them "
-                "for ever. Start it "
-                "with joblib or multiprocessing.get_context('spawn'), or call "
-                "torch.set_num_threads(1) in it.",
-                RuntimeWarning,
-            )
-
-
-def isolated(method: Callable[P, R]) -> Callable[P, R]:
-    """Let a method run as it would in a program that sets nothing; the program's settings stand
-    again afterwards.
-    """
-
-    @functools.wraps(method)
-    def alone(*args: P.args, **kwargs: P.kwargs) -> R:
-        _warn_of_fork()
-        with ExitStack() as settings:
-            settings.enter_context(torch.inference_mode(False))
-            settings.enter_context(torch.enable_grad())
-            settings.enter_context(own_precision())
-            # only then: a context of a device makes every operation slower
-            if torch.get_default_device().type != "cpu":
-                settings.enter_context(torch.device("cpu"))
-            return method(*args, **kwargs)
-
-    return alone
-
-
-def transactional(fit: Callable[Concatenate[S, P], S]) -> Callable[Concatenate[S, P], S]:
-    """Let a fit change its estimator at once and at its end: one that fails, or is interrupted,
-    changes nothing.
-    """
-
-    @functools.wraps(fit)
-    def whole(self: S, /, *args: P.args, **kwargs: P.kwargs) -> S:
-        attempt = object.__new__(type(self))
-        vars(attempt).update(vars(self))
-        fit(attempt, *args, **kwargs)
-        # one assignment: no interrupt falls into the middle
-        self.__dict__ = vars(attempt)
-        return self
-
-    return whole
+    return current().part(n_rows)
