@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import logging
 import sys
 import threading
@@ -16,6 +17,7 @@ import bochner as bo
 from bochner.errors import InputError
 from bochner.fitting import landmarks
 from bochner.latent_inference.infer import Placer
+from bochner.model_selection import calibrate
 from bochner.processes import Watch
 from bochner.training.checkpoint import shards
 
@@ -23,6 +25,7 @@ SUPPORT = Path(__file__).parent / "support"
 sys.path.insert(0, str(SUPPORT))
 
 import fit_in_processes  # noqa: E402 - in the folder of what tests share
+from fit_in_processes import CALIBRATED  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:Training stopped")
 
@@ -104,6 +107,42 @@ def test_processes_give_the_fit_of_one(count, case, fitted):
     if case == "covariates_counts":
         known["size_factors"] = {"left": fit_in_processes.beside()[1][:5]}
     np.testing.assert_allclose(saved.transform(X[:5], **known), embedding[:5], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("count", "case"),
+    [(n, case) for n, cases in CASES.items() for case in cases if case in CALIBRATED],
+)
+def test_processes_calibrate_as_one_does(count, case, fitted, monkeypatch):
+    folder = fitted(count)
+    X = np.load(folder / f"{case}.npy")
+    found = [json.loads((folder / f"{case}{rank}.json").read_text()) for rank in range(count)]
+    assert all(one == found[0] for one in found)
+    monkeypatch.setattr(calibrate, "_PLACED", calibrate._PLACED)
+    what, views = fit_in_processes.calibrated(bo.load(folder / f"{case}.bochner"), X, case)
+    assert found[0][0] == what
+    assert ("in a sample of 100 of 300 rows" in what) == case.startswith("covariates")
+    assert list(found[0][1]) == list(views)
+    for view, values in views.items():
+        np.testing.assert_allclose(found[0][1][view], values, rtol=1e-7)
+
+
+def test_what_several_processes_cannot_calibrate_all_refuse(fitted):
+    said = [(fitted(2) / f"later{rank}.txt").read_text() for rank in range(2)]
+    assert said[0] == said[1]
+    draws, columns, covariates, view, selection = said[0].splitlines()
+    assert draws == (
+        "Expected n_draws 20, as in process 0, got 21 in process 1. Give all processes the same."
+    )
+    assert columns.endswith("(process 1)")
+    assert "5 features" in columns
+    assert "covariate" in covariates
+    assert covariates.endswith("(process 1)")
+    assert view.startswith("Expected hide= 'entries', 'view' or one of ['x'], got 'left'.")
+    assert selection == (
+        "Expected one process to select n_components, got 2. Call it outside of distributed(), "
+        "with some of the rows."
+    )
 
 
 def test_one_process_trains_and_each_places_a_part_of_what_all_know(tmp_path, launch):

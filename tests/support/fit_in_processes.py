@@ -3,6 +3,7 @@ between commas, and a folder.
 """
 
 import functools
+import json
 import sys
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ from bochner.fitting import fit as fit_module
 from bochner.fitting import landmarks, row_selection
 from bochner.fitting.row_passes import KeptPasses, Pace
 from bochner.latent_inference.infer import Placer
+from bochner.model_selection import calibrate
 from bochner.processes import local_part
 
 SETTINGS = {
@@ -69,6 +71,48 @@ def beside():
     age = rng.normal(40.0, 10.0, 300)
     age[::70] = np.nan
     return {"batch": batch, "age": age}, rng.uniform(0.3, 3.0, 300)
+
+
+CALIBRATED = {
+    "two": {"hide": "view"},
+    "stored": {},
+    "covariates": {"max_rows": 100},
+    "covariates_counts": {"max_rows": 100},
+}
+
+
+def calibrated(model, X, case):
+    """Calibrate on the rows here, in many small parts, and return the report as plain values."""
+    calibrate._PLACED = 2**18
+    here = local_part(300)
+    known, factors = beside()
+    more = {}
+    if case.startswith("covariates"):
+        more["covariates"] = {name: values[here] for name, values in known.items()}
+    if case == "covariates_counts":
+        more["size_factors"] = {"left": factors[here]}
+    asked = {"n_draws": 20, "random_state": 3, **CALIBRATED[case]}
+    report = bo.calibration(model, X, **asked, **more)
+    views = {
+        view: [*found.coverage.values(), *found.pit, found.log_likelihood, found.n_entries]
+        for view, found in report.views.items()
+    }
+    return report.hidden, views
+
+
+def refused_later(model, X, rank):
+    """Return what is refused of calibrations that differ, and of what several cannot do."""
+    known = beside()[0]
+    given = {name: values[local_part(300)] for name, values in known.items()}
+    short = given | {"age": given["age"][rank:]}
+    calls = (
+        lambda: bo.calibration(model, X, n_draws=20 + rank, covariates=given),
+        lambda: bo.calibration(model, X[:, : 6 - rank], covariates=given),
+        lambda: bo.calibration(model, X, covariates=short),
+        lambda: bo.calibration(model, X, covariates=given, hide="left"),
+        lambda: bo.select_n_components(model, X),
+    )
+    return [said_of(call) for call in calls]
 
 
 FAULTS = {"killed": RuntimeError, "interrupted": KeyboardInterrupt}
@@ -211,13 +255,13 @@ def refused(X, rank):
     ]
 
 
-def refusal(estimator, X):
-    """Return the message with which a fit is refused."""
+def said_of(call):
+    """Return the message with which something is refused."""
     try:
-        estimator.fit(X)
+        call()
     except InputError as error:
         return str(error)
-    return "fitted"
+    return "done"
 
 
 def main():
@@ -236,7 +280,8 @@ def run(case, folder, processes):
     X = with_holes(data(), case)
     shared = bo.share(X)
     if case == "refused":
-        said = [refusal(*one) for one in refused(shared, processes.rank)]
+        fits = refused(shared, processes.rank)
+        said = [said_of(functools.partial(model.fit, rows)) for model, rows in fits]
         (folder / f"{processes.rank}.txt").write_text("\n".join(said))
         return
     if case in FAULTS:
@@ -255,7 +300,8 @@ def run(case, folder, processes):
         landmarks.elbo_at = cut_after(12, landmarks.elbo_at)
         kept(shared, folder)
     if case == "other":
-        said = refusal(bo.NGMVLVM(**SETTINGS, checkpoint=folder / "run.ckpt"), shared + 1.0)
+        model = bo.NGMVLVM(**SETTINGS, checkpoint=folder / "run.ckpt")
+        said = said_of(functools.partial(model.fit, shared + 1.0))
         (folder / f"{processes.rank}.txt").write_text(said)
         return
     if case == "resumed":
@@ -272,3 +318,9 @@ def run(case, folder, processes):
     model = fitted("one" if case == "stored" else case, shared)
     model.save(folder / f"{case}.bochner")
     save(model, folder / f"{case}{processes.rank}.npz")
+    if case in CALIBRATED:
+        found = calibrated(model, shared, case)
+        (folder / f"{case}{processes.rank}.json").write_text(json.dumps(found))
+    if case == "covariates":
+        said = refused_later(model, shared, processes.rank)
+        (folder / f"later{processes.rank}.txt").write_text("\n".join(said))

@@ -344,6 +344,15 @@ def of_rows(given: object, rows: NDArray[np.intp]) -> object:
     return values[rows]
 
 
+def stacked(parts: Sequence[object]) -> object:
+    """Return what is known of rows, given for parts of them in their order."""
+    first = parts[0]
+    if isinstance(first, Mapping):
+        every = [part for part in parts if isinstance(part, Mapping)]
+        return {name: stacked([part[name] for part in every]) for name in first}
+    return np.concatenate([as_array("what is known of each row", part) for part in parts])
+
+
 def _columns(given: Any, n_rows: int, index: object) -> dict[str, NDArray[np.generic]]:
     """Return the values of every covariate by name, (n,)."""
     given = in_order_of(index, "covariates", given)

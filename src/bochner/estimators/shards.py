@@ -43,14 +43,19 @@ def joined(estimator: object, values: Any, covariates: object = None) -> Process
     if reason := processes.agreed(_held_back(estimator, values)):
         want = "Gaussian, Bernoulli or count rows in several processes"
         raise InputError(message(want, reason, "fit them in one process"))
-    facts = processes.gathered(_facts(estimator, values, covariates))
-    for rank, of_process in enumerate(facts):
-        for what, value in of_process.items():
-            if value != facts[0][what]:
-                got = f"{value} in process {rank}"
-                want = f"{what} {facts[0][what]}, as in process 0"
-                raise InputError(message(want, got, "give all processes the same"))
+    same(processes, _facts(estimator, values, covariates))
     return processes.sharing(values.shape[0])
+
+
+def same(processes: Processes, facts: dict[str, str]) -> None:
+    """Refuse, in every process, facts that differ between processes."""
+    every = processes.gathered(facts)
+    for rank, of_process in enumerate(every):
+        for what, value in of_process.items():
+            if value != every[0][what]:
+                got = f"{value} in process {rank}"
+                want = f"{what} {every[0][what]}, as in process 0"
+                raise InputError(message(want, got, "give all processes the same"))
 
 
 def check_plan(plan: Plan) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,23 +17,28 @@ from bochner import metrics
 from bochner.data.accepted import checked
 from bochner.data.arrays import Float64Array, FloatArray
 from bochner.data.columns import dense_rows, evenly_spread
-from bochner.data.covariates import of_rows
+from bochner.data.covariates import of_rows, stacked
 from bochner.data.row_sources import RowSource
+from bochner.data.views import fingerprint
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
+from bochner.estimators.shards import same
 from bochner.likelihoods.likelihood import Offsets, offsets_of, rows_of
 from bochner.model_selection.hiding import hide_some
 from bochner.prediction import completion
 from bochner.prediction.calibration import CalibrationReport, assess, describe
 from bochner.prediction.density import entry_log_density
 from bochner.prediction.entry_statistics import beyond_draws, sums_of_rows
+from bochner.processes import ALONE, Processes, current
 from bochner.processes.isolation import isolated
 from bochner.progress import say
 
 # Draws of an entry.
 _MOST_DRAWS = 100_000
-# Numbers of draws held at once.
+# Numbers of draws held at once, and as how many a row's place counts: 256 rows are placed together,
+# of which processes take turns.
 _NUMBERS = 2**23
+_PLACED = 2**15
 
 
 @isolated
@@ -57,7 +65,8 @@ def calibration(
 
     Entries of rows are hidden, predicted from what is left of the row, and compared with the truth
     by draws: coverage of central intervals, the probability integral transform (randomised for
-    counts and categories), and the log density.
+    counts and categories), and the log density. Several processes (`distributed`) all call this,
+    with rows of their own, and get the report of one process with all rows.
 
     Parameters
     ----------
@@ -109,20 +118,23 @@ def calibration(
         raise InputError(message(want, f"{n_draws:,}", "ask for 200"))
     if max_rows < 1:
         raise InputError(message("max_rows of at least 1", str(max_rows), "ask for 2000"))
-    every = model._validate(X, reset=False)
-    n_rows = int(every.shape[0])
-    some = evenly_spread(n_rows, max_rows)
-    values = dense_rows(every, some)
-    beside = model._beside_all(
-        X,
-        every,
-        covariates,
-        size_factors,
-    )[some]
-    size_factors = of_rows(size_factors, some)
-    seed = int(check_random_state(random_state).randint(2**31 - 1))
+    processes = current()
+    asked = {"hide": hide, "fraction": fraction, "n_draws": n_draws, "max_rows": max_rows}
+    same(processes, _facts(model, asked, size_factors, covariates))
+
+    def read() -> tuple[Any, torch.Tensor]:
+        every = model._validate(X, reset=False)
+        return every, model._beside_all(X, every, covariates, size_factors)
+
+    every, known = processes.together(read)
+    processes = processes.sharing(int(every.shape[0]))
+    values, beside, size_factors, n_rows = _sampled(
+        every, known, size_factors, max_rows, processes
+    )
+    seed = processes.first(int(check_random_state(random_state).randint(2**31 - 1)))
     hidden = hide_some(values, model.views_, hide, fraction, np.random.default_rng(seed))
-    pit, density, sums = _compared(model, values, hidden, n_draws, size_factors, seed, beside)
+    given = (model, values, hidden, n_draws, size_factors, seed, beside)
+    pit, density, sums = _compared(*given, processes)
     views, counts = {}, {}
     for v, (view, positions) in enumerate(model.views_.items()):
         rows, columns = np.nonzero(hidden[:, positions])
@@ -132,9 +144,46 @@ def calibration(
             views[view] = assess(view, *entries, rows, columns, joint, model.likelihood_[view])
             counts[view] = views[view].n_rows
     what = describe(hide, fraction, int(hidden.sum()), counts)
-    if len(some) < n_rows:
-        what = f"{what}, in a sample of {len(some):,} of {n_rows:,} rows"
+    if len(values) < n_rows:
+        what = f"{what}, in a sample of {len(values):,} of {n_rows:,} rows"
     return CalibrationReport(views, what, n_draws)
+
+
+def _facts(
+    model: LatentVariableEstimator,
+    asked: dict[str, object],
+    size_factors: object,
+    covariates: object,
+) -> dict[str, str]:
+    """Return what processes must have in common."""
+    mark = fingerprint([model._candidates], {})[:8]
+    factors = sorted(size_factors) if isinstance(size_factors, Mapping) else "given"
+    return {
+        "model": f"{type(model).__name__} {mark}",
+        **{name: repr(value) for name, value in asked.items()},
+        "size factors": "none" if size_factors is None else f"{factors}",
+        "covariates": "none" if covariates is None else "given",
+    }
+
+
+def _sampled(
+    every: Any, beside: torch.Tensor, size_factors: object, max_rows: int, processes: Processes
+) -> tuple[FloatArray, torch.Tensor, object, int]:
+    """Return some rows of all processes with what is known of them, in all of these, and how many
+    rows there are.
+    """
+    n_here = int(every.shape[0])
+    n_rows = processes.total(n_here)
+    some = torch.from_numpy(evenly_spread(n_rows, max_rows))
+    local = processes.local(some, n_here)
+    here = torch.from_numpy(np.ascontiguousarray(dense_rows(every, local.numpy())))
+    values = processes.joined(here, some, n_here).numpy()
+    known = processes.joined(beside[local], some, n_here)
+    factors = of_rows(size_factors, local.numpy())
+    if processes.size > 1 and factors is not None:
+        # in the order of the rows, which is that of the processes
+        factors = stacked(processes.gathered(factors))
+    return values, known, factors, n_rows
 
 
 def compare(
@@ -165,8 +214,11 @@ def _compared(
     size_factors: object,
     seed: int,
     covariates: torch.Tensor | None,
+    processes: Processes = ALONE,
 ) -> tuple[Float64Array, Float64Array, Float64Array]:
-    """Return what `compare` does, and of every view `sums_of_rows`, (V, 4, n)."""
+    """Return what `compare` does, and of every view `sums_of_rows`, (V, 4, n); processes that know
+    the same rows take turns.
+    """
     sums = np.zeros((len(model.views_), 4, len(values)))
     pit = np.full(values.shape, np.nan)
     density = np.full(values.shape, np.nan)
@@ -175,8 +227,10 @@ def _compared(
     offsets = model._offsets(shown, size_factors)
     views = model._fit.posterior
     n_dims = model._mixture.candidates.shape[1]
+    here = []
     # rows are placed together: by themselves they take several times as long
-    for index in _split(np.flatnonzero(hidden.any(axis=1)), n_draws * n_dims):
+    together = _split(np.flatnonzero(hidden.any(axis=1)), max(n_draws * n_dims, _PLACED))
+    for index in together[processes.rank :: processes.size]:
         say(f"placing rows with hidden entries, row {index[0]:,} of {len(values):,}")
         rows = torch.from_numpy(index)
         latents = completion.draw_latents(
@@ -191,7 +245,7 @@ def _compared(
         for part in _split(np.arange(len(index)), n_draws * values.shape[1]):
             some = index[part]
             say(f"predicting hidden entries, row {some[0]:,} of {len(values):,}")
-            pit[some], density[some], sums[..., some] = _compare_rows(
+            found = _compare_rows(
                 model,
                 [x[part] for x in latents],
                 shown[some],
@@ -199,6 +253,9 @@ def _compared(
                 offsets_of(offsets, torch.from_numpy(some)),
                 seed + int(some[0]),
             )
+            here.append((some, found))
+    for some, found in itertools.chain(*processes.gathered(here)):
+        pit[some], density[some], sums[..., some] = found
     return pit, density - np.log(model._scaling.scale), sums
 
 

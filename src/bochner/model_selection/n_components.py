@@ -33,6 +33,7 @@ from bochner.initialization import iterative_pca
 from bochner.model_selection.calibrate import compare
 from bochner.model_selection.hiding import hide_some
 from bochner.prediction.entry_statistics import mean_of_fits, mean_of_rows
+from bochner.processes import current
 from bochner.processes.isolation import isolated
 from bochner.weight_posterior.posterior import all_conjugate
 
@@ -209,8 +210,8 @@ def select_n_components(
     Raises
     ------
     InputError
-        Candidates that are no positive numbers, too few rows, or ``latent`` with "shared", which
-        fixes what candidates change.
+        Candidates that are no positive numbers, too few rows, ``latent`` with "shared", which
+        fixes what candidates change, or several processes.
 
     Examples
     --------
@@ -221,6 +222,10 @@ def select_n_components(
     >>> selected.candidates
     (1, 2)
     """
+    if (size := current().size) > 1:
+        # fits that hold out rows of their own would wait for each other
+        do = "call it outside of distributed(), with some of the rows"
+        raise InputError(message("one process to select n_components", f"{size}", do))
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     X = source_of(X) or as_rows(X)
     X = X if hasattr(X, "shape") else as_array("X", X)
