@@ -19,7 +19,7 @@ PACKAGE = "bochner"
 LAYERS: dict[str, str] = {
     "F0 foundations": """
         _typing errors extras random linalg quadrature memory processes.isolation
-        processes.watch processes.group processes progress markup""",
+        processes.meeting processes.watch processes.group processes progress markup""",
     "F1 data, files, metrics": """
         data.arrays data.columns data.likelihood_names data.masks
         data.file_arrays data.row_sources data.sparse data.accepted data.validation

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -19,6 +20,7 @@ from bochner.fitting import landmarks
 from bochner.latent_inference.infer import Placer
 from bochner.model_selection import calibrate
 from bochner.processes import Watch
+from bochner.processes.meeting import common_mark
 from bochner.training.checkpoint import shards
 
 SUPPORT = Path(__file__).parent / "support"
@@ -301,3 +303,43 @@ def test_a_process_for_which_others_wait_is_named():
 def test_without_a_group_the_message_says_how_to_start_one():
     with pytest.raises(InputError, match="Start it with torchrun"), bo.distributed():
         pass
+
+
+def test_processes_find_each_other_where_others_ended_before():
+    store, marks = HashStore(), {}
+    # a process that ended before the others came, and all of a group that met
+    store.set("bochner/here/2", "ended")
+
+    def meet(ranks, size=3):
+        def of(rank):
+            marks[rank] = common_mark(store, rank, size)
+
+        threads = [threading.Thread(target=of, args=(rank,)) for rank in ranks]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return {marks[rank] for rank in ranks}
+
+    (first,) = meet(range(3))
+    (second,) = meet([2, 1, 0])
+    # fewer than before
+    (third,) = meet([1, 0], size=2)
+    assert len({first, second, third}) == 3
+
+
+def test_torchrun_starts_killed_processes_again_and_they_go_on(tmp_path):
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    words += ["--nproc-per-node", "2", "--max-restarts", "1"]
+    words += [str(SUPPORT / "fit_in_processes.py"), "killed_once", str(tmp_path)]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "killed").exists()
+    parts = [np.load(tmp_path / f"again{rank}.npz") for rank in range(2)]
+    assert [bool(part["again"]) for part in parts] == [True, True]
+    # rows stay where they were placed
+    assert [int(part["spread"]) for part in parts] == [0, 0]
+    expected = fit_in_processes.fitted("one", fit_in_processes.data())
+    assert {float(part["elbo"]) for part in parts} == {float(parts[0]["elbo"])}
+    assert float(parts[0]["elbo"]) == pytest.approx(expected.elbo_, rel=1e-7)
+    assert not list(tmp_path.glob("run.ckpt*"))

@@ -4,6 +4,8 @@ between commas, and a folder.
 
 import functools
 import json
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -177,9 +179,9 @@ def kept(rows, folder):
     return bo.NGMVLVM(**SETTINGS, checkpoint=folder / "run.ckpt").fit(rows)
 
 
-def work_of(shared):
+def work_of(shared, checkpoint=None):
     """Fit, and return how many trainings and placed rows the fit took in this process."""
-    trained, placed = [], []
+    trained, placed, spread = [], [], []
     train, place = fit_module._train, Placer.place
 
     def counted(*given):
@@ -189,12 +191,14 @@ def work_of(shared):
     def watched(self, rows, *given, **more):
         if more.get("polish", True):
             placed.append(len(rows[0]))
+        else:
+            spread.append(len(rows[0]))
         return place(self, rows, *given, **more)
 
     fit_module._train, Placer.place = counted, watched
-    model = fitted("one", shared)
+    model = bo.NGMVLVM(**SETTINGS, checkpoint=checkpoint).fit(shared)
     fit_module._train, Placer.place = train, place
-    return model, {"trained": len(trained), "placed": sum(placed)}
+    return model, {"trained": len(trained), "placed": sum(placed), "spread": sum(spread)}
 
 
 def save(model, path, **more):
@@ -264,8 +268,26 @@ def said_of(call):
     return "done"
 
 
+def killed_once(folder):
+    """Fit as torchrun starts it: the first time a process is killed where all rows are placed."""
+    with bo.distributed() as processes:
+        again = (folder / "killed").exists()
+
+        def killed(*_):
+            (folder / "killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        if processes.rank == 1 and not again:
+            landmarks.train_jointly = killed
+        model, took = work_of(bo.share(data()), folder / "run.ckpt")
+        save(model, folder / f"again{processes.rank}.npz", again=again, **took)
+
+
 def main():
     """Run cases."""
+    if sys.argv[1] == "killed_once":
+        killed_once(Path(sys.argv[2]))
+        return
     if sys.argv[1] == "blocks":
         blocks(Path(sys.argv[2]))
         return
@@ -324,3 +346,7 @@ def run(case, folder, processes):
     if case == "covariates":
         said = refused_later(model, shared, processes.rank)
         (folder / f"later{processes.rank}.txt").write_text("\n".join(said))
+
+
+if __name__ == "__main__":
+    main()

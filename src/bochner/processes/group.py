@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from bochner.errors import InputError, message
+from bochner.processes.meeting import common_mark
 from bochner.processes.watch import Watch
 
 T = TypeVar("T")
@@ -360,9 +361,9 @@ _JOB = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "TORCHELASTIC_RESTAR
 def _begin(dist: Any) -> None:
     """Make a group of the processes that the environment names."""
     try:
-        store, rank, size, blocks = _met(tuple(map(os.environ.get, _JOB)))
+        store, rank, size, mark, blocks = _met(tuple(map(os.environ.get, _JOB)))
         # of a group that ended a store holds addresses where nobody is any more
-        store = dist.PrefixStore(f"bochner/{next(blocks)}", store)
+        store = dist.PrefixStore(f"bochner/{mark}/{next(blocks)}", store)
         dist.init_process_group("gloo", None, _PATIENCE, size, rank, store)
     except (ValueError, RuntimeError) as error:
         do = "start it with torchrun, or call torch.distributed.init_process_group first"
@@ -370,12 +371,14 @@ def _begin(dist: Any) -> None:
 
 
 @functools.cache
-def _met(job: tuple[str | None, ...]) -> tuple[Any, int, int, Iterator[int]]:  # noqa: ARG001 - what it is kept for
-    """Return the store of a job, opened once, this process's rank, their count, and numbers."""
+def _met(job: tuple[str | None, ...]) -> tuple[Any, int, int, str, Iterator[int]]:  # noqa: ARG001 - what it is kept for
+    """Return the store of a job, opened once, this process's rank, their count, a mark of the
+    processes that are there now, and numbers.
+    """
     from torch.distributed.rendezvous import rendezvous
 
     store, rank, size = next(rendezvous("env://", timeout=_PATIENCE))
-    return store, rank, size, itertools.count()
+    return store, rank, size, common_mark(store, rank, size), itertools.count()
 
 
 def _store_of(dist: Any, link: Link) -> Any:
