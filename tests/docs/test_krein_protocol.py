@@ -61,6 +61,12 @@ def test_the_penalty_is_chosen_without_the_test_rows(module):
     assert other["accuracy"] == pytest.approx(1 - first["accuracy"])
 
 
+def test_every_penalty_is_tried(module):
+    """Accuracy may fall with the first of them and rise again with larger ones, as on skin."""
+    svm = module("linear_svm")
+    assert tuple(svm.validated(*rows())) == svm.PENALTIES
+
+
 def test_columns_are_scaled_by_the_training_rows(module, monkeypatch):
     krein = module("krein")
     source = np.random.default_rng(0)
