@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import bochner as bo
-from bochner.data.columns import extremes
+from bochner.data.columns import ends_and_sample, extremes
 from bochner.data.validation import _away, check_magnitudes
 from bochner.errors import DataWarning, InputError
 
@@ -43,11 +43,12 @@ def test_a_code_for_missing_values_is_named(code):
 def test_a_code_is_found_among_many_rows():
     X = np.tile(table().astype(np.float32), (200, 1))
     X[11_111, 5] = -9999
+    low, high, some = ends_and_sample(X, 1000)
     with pytest.warns(
         DataWarning,
         match=r"1 entry of -9999 \(view 'x', row 11111, column 5\): 1.5e\+04 standard deviations",
     ):
-        check_magnitudes(X, extremes(X), {"x": np.arange(8)})
+        check_magnitudes(X, some, (low, high), {"x": np.arange(8)})
 
 
 def test_values_that_are_merely_large_are_not_named():
@@ -115,7 +116,7 @@ def test_values_whose_squares_overflow_say_nothing_about_a_code():
     with pytest.raises(
         InputError, match=r"numbers of at most .* got -1e\+210 in view 'x', row 0"
     ):
-        check_magnitudes(X, extremes(X), {"x": np.arange(3)})
+        check_magnitudes(X, X, extremes(X), {"x": np.arange(3)})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert np.isnan(_away(X, np.arange(3), -999.0)[2])

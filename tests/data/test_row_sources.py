@@ -8,8 +8,12 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import bochner as bo
+from bochner.data.columns import ends_and_sample, extremes
+from bochner.data.missing import split_rows
 from bochner.data.row_sources import ArraySource
+from bochner.data.views import Views
 from bochner.errors import InputError
+from bochner.processes import ALONE
 
 
 def mapped_bytes():
@@ -104,3 +108,59 @@ def test_a_file_of_hdf5_that_was_closed_is_refused(tmp_path):
     for work in (lambda: model.embedding_, lambda: model.fit(rows)):
         with pytest.raises(InputError, match="got a file that was closed"):
             work()
+
+
+class Counted(ArraySource):
+    """Rows that count how often they are read."""
+
+    def __init__(self, array):
+        super().__init__(array)
+        self.n_read = 0
+
+    def read(self, start, stop):
+        self.n_read += min(stop, self.n_rows) - start
+        return super().read(start, stop)
+
+
+def test_rows_are_looked_at_few_times_before_training(monkeypatch):
+    """Every pass over gigabytes takes a minute: the checksum; least and largest values, with a
+    sample; means; scales; and the sum of squares that the bound has.
+    """
+    X = np.random.default_rng(0).normal(size=(3000, 4)).astype(np.float32)
+    rows = Counted(X)
+    seen = []
+
+    def stop(*_):
+        seen.append(rows.n_read / len(X))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bo.NGMVLVM, "_infer", stop)
+    with pytest.raises(KeyboardInterrupt):
+        bo.NGMVLVM(landmarks=100, n_frequencies=4, random_state=0).fit(rows)
+    assert seen == [pytest.approx(5.0, abs=0.01)]
+
+
+@pytest.mark.parametrize("n_rows", [1, 7, 1000, 2500, 40_000])
+def test_a_sample_is_taken_in_the_pass_that_finds_least_and_largest_values(n_rows):
+    X = np.random.default_rng(0).normal(size=(n_rows, 3))
+    X[n_rows // 2, 0] = np.nan
+    low, high, some = ends_and_sample(X, 1000)
+    np.testing.assert_array_equal(some, X[:: max(1, n_rows // 1000)])
+    np.testing.assert_array_equal([low, high], extremes(X))
+
+
+def test_views_that_lack_nothing_are_divided_without_a_look_at_them():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 6))
+    X[rng.random(200) < 0.3, 3:] = np.nan
+    data = Views.fit(X, {"a": [0, 1, 2], "b": [3, 4, 5]})
+    np.testing.assert_array_equal(data.counts, (~np.isnan(X)).sum(axis=0))
+    for view in data.names:
+        result, expected = (
+            data.divided(view, ALONE),
+            split_rows(X, data.columns[view], ALONE),
+        )
+        for (rows, columns), (rows_, columns_) in zip(result[0], expected[0], strict=True):
+            np.testing.assert_array_equal(rows, rows_)
+            np.testing.assert_array_equal(columns, columns_)
+        assert result[1] == expected[1] == []

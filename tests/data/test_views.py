@@ -10,10 +10,10 @@ from hypothesis.extra import numpy as hnp
 
 from bochner.data import columns as columns_module
 from bochner.data.accepted import check_kind
+from bochner.data.missing import blocks
 from bochner.data.views import (
     Scaling,
     Views,
-    blocks,
     check_finite,
     check_fit,
     resolve_views,

@@ -265,6 +265,20 @@ def extremes(X: Any) -> tuple[FloatArray, FloatArray]:
     return low, high
 
 
+def ends_and_sample(X: FloatArray, most: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return what `extremes` does of a dense X, shape (N, M), and about so many of its rows, spread
+    evenly over all, or all: one pass over rows that need not be in memory.
+    """
+    step = max(1, X.shape[0] // most)
+    low = high = X[:1][0]
+    some = []
+    for rows in passes(X.shape):
+        part = X[rows]
+        low, high = widened((low, high), part)
+        some.append(part[-rows.start % step :: step].copy())
+    return low, high, np.concatenate(some)
+
+
 def counts_of(X: Any, positions: IntArray) -> FloatArray:
     """Return how many observed entries columns of X have, (c,): of a sparse X all."""
     matrix: Any = X

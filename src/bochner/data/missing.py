@@ -12,7 +12,6 @@ import torch
 
 from bochner.data.arrays import BoolArray, IntArray
 from bochner.data.columns import columns_of, dense_rows
-from bochner.data.views import Block, blocks
 from bochner.memory import passes
 from bochner.processes import Processes
 
@@ -25,6 +24,40 @@ _WORTHWHILE = 0.8
 # Rows and columns of the sample that groups are found in.
 _ROWS = 1000
 _COLUMNS = 2000
+
+Block = tuple[IntArray, IntArray]
+
+
+def blocks(observed: BoolArray) -> list[Block]:
+    """Group the columns of one view by identical missingness pattern.
+
+    A complete view is one block, a view whose rows are absent as a whole is one block of the other
+    rows, scattered holes make one block per distinct pattern. Within a block every entry is
+    observed, so a bound is the sum over blocks of its complete form.
+
+    Parameters
+    ----------
+    observed : ndarray of bool, shape (N, M_v)
+
+    Returns
+    -------
+    list of (rows, columns)
+        Two arrays of int each, ascending; columns count within the view. A column without any
+        observed entry is in no block. Order of first appearance.
+    """
+    if observed.size and observed.all():
+        return [(np.arange(observed.shape[0]), np.arange(observed.shape[1]))]
+    # One bit per entry, one contiguous row of bytes per column: hashing is then a single pass over
+    # N·M_v/8 bytes.
+    packed = np.packbits(np.ascontiguousarray(observed.T), axis=1)
+    groups: dict[bytes, list[int]] = {}
+    for column, pattern in enumerate(packed):
+        groups.setdefault(pattern.tobytes(), []).append(column)
+    grouped = [
+        (np.flatnonzero(observed[:, group[0]]), np.array(group, dtype=np.intp))
+        for group in groups.values()
+    ]
+    return [(rows, members) for rows, members in grouped if rows.size]
 
 
 def split(observed: BoolArray) -> tuple[list[Block], list[IntArray]]:

@@ -21,6 +21,7 @@ from bochner.data.columns import (
     columns_of,
     counts_of,
     describe_column,
+    ends_and_sample,
     extremes,
     listing,
     widened,
@@ -143,14 +144,14 @@ def check_fit(
         or views that no shared row ties to the others.
     """
     _check_count(X.shape[0] if n_rows is None else n_rows)
-    low, high = together(lambda: _ends(X, columns, column_names))
+    low, high, some = together(lambda: _looked_through(X, columns, column_names))
     if not sp.issparse(X):
         every = largest((~np.isnan(low)).astype(np.float64))
         _check_columns(every > 0, columns, column_names)
         check_shared_rows(X, columns, largest=largest)
     # NaN where others have all entries of a column
     ends = np.nan_to_num(low), np.nan_to_num(high)
-    together(lambda: check_magnitudes(X, ends, columns, column_names))
+    together(lambda: check_magnitudes(X, some, ends, columns, column_names))
     least, most = (np.nan_to_num(end, nan=-np.inf) for end in (-low, high))
     constant = np.flatnonzero(largest(most) == -largest(least))
     if not constant.size:
@@ -172,18 +173,20 @@ def _check_count(n_rows: int) -> None:
         raise InputError(message("at least 2 samples to fit", got, "pass more rows"))
 
 
-def _ends(
+def _looked_through(
     X: FloatArray, columns: Mapping[str, IntArray], column_names: ColumnNames
-) -> tuple[Float64Array, Float64Array]:
+) -> tuple[Float64Array, Float64Array, FloatArray]:
     """Return the least and the largest value of every column, NaN of one without an entry: they
-    are finite. One pass over the rows.
+    are finite; and rows that stand for all. One pass over the rows.
     """
     if sp.issparse(X):
         check_finite(X, columns, column_names)
-    low, high = (end.astype(np.float64) for end in extremes(X))
+        least, most = extremes(X)
+        return least.astype(np.float64), most.astype(np.float64), X
+    low, high, some = ends_and_sample(X, _SAMPLED)
     if np.isinf([low, high]).any():
         check_finite(X, columns, column_names)
-    return low, high
+    return low.astype(np.float64), high.astype(np.float64), some
 
 
 def _check_columns(
@@ -377,6 +380,7 @@ _SAMPLED = 1000
 
 def check_magnitudes(
     X: FloatArray,
+    some: FloatArray,
     ends: tuple[FloatArray, FloatArray],
     columns: Mapping[str, IntArray],
     column_names: ColumnNames = None,
@@ -388,6 +392,8 @@ def check_magnitudes(
     ----------
     X : ndarray of float or scipy sparse array, shape (N, M)
         NaN = missing; finite otherwise, with an observed entry in every column.
+    some : ndarray of float of shape (n, M), or X where that is sparse
+        Rows spread over all.
     ends : pair of ndarray, shape (M,)
         The least and the largest value of every column.
     columns : mapping of str to ndarray of int
@@ -398,7 +404,6 @@ def check_magnitudes(
     InputError
         Naming view, row, column and value.
     """
-    some = X if sp.issparse(X) else X[:: max(1, X.shape[0] // _SAMPLED)]
     for view, positions in columns.items():
         for end, pick in zip(ends, (np.argmin, np.argmax), strict=True):
             column = int(positions[pick(end[positions])])

@@ -18,14 +18,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bochner.data.arrays import BoolArray, FloatArray, IntArray
+from bochner.data.arrays import BoolArray, Float64Array, FloatArray, IntArray
 from bochner.data.columns import (
     DEFAULT_VIEW,
     ColumnNames,
     columns_of,
     extremes,
     resolve_views,
+    widened,
 )
+from bochner.data.missing import Block, split_rows
 from bochner.data.sparse import moments
 from bochner.data.validation import check_finite, check_fit, place_of
 from bochner.errors import InputError, message
@@ -67,13 +69,10 @@ class Scaling:
         """Measure centre and scale on the observed entries of X, shape (N, M), of all processes;
         every column needs one.
         """
-        if sp.issparse(X):
-            return cls._fit_sparse(X, columns)
-        centre = _means(X, processes)
-        return cls(centre, _scales(X, columns, centre, processes))
+        return measured(X, columns, processes)[0]
 
     @classmethod
-    def _fit_sparse(cls, X: FloatArray, columns: Mapping[str, IntArray]) -> Scaling:
+    def of_sparse(cls, X: FloatArray, columns: Mapping[str, IntArray]) -> Scaling:
         """Zeros count as observed; the same numbers as of the dense matrix, to rounding."""
         largest = np.asarray(abs(X).max(axis=0).toarray()).ravel()
         centre = np.zeros(X.shape[1])
@@ -131,7 +130,9 @@ class Scaling:
         """
         return np.multiply(std, self.scale, out=np.empty_like(std), casting="same_kind")
 
-    def log_jacobian(self, observed: BoolArray | IntArray) -> NDArray[np.float64]:
+    def log_jacobian(
+        self, observed: BoolArray | IntArray | Float64Array
+    ) -> NDArray[np.float64]:
         """Return what turns a log density of z into one of x: Σ −log(scale) over the observed
         entries of a row.
 
@@ -155,6 +156,26 @@ def _two_sum(
     total = a + b
     back = total - a
     return total, (a - (total - back)) + (b - back)
+
+
+class PlainSum:
+    """A sum by column, in double precision.
+
+    Parameters
+    ----------
+    width : int
+    """
+
+    def __init__(self, width: int) -> None:
+        self._total = np.zeros(width)
+
+    def add(self, values: NDArray[np.float64]) -> None:
+        """Add rows of finite numbers, (n, width)."""
+        self._total += values.sum(axis=0)
+
+    def over(self, processes: Processes) -> NDArray[np.float64]:
+        """Return the sum of all processes, (width,)."""
+        return _over(processes.sum, self._total)[0]
 
 
 class ExactSum:
@@ -199,31 +220,45 @@ def _parts(X: FloatArray) -> Iterator[FloatArray]:
     return (X[rows] for rows in passes(X.shape))
 
 
-def _means(X: FloatArray, processes: Processes) -> NDArray[np.float64]:
-    """Means of the observed entries of every column: float64 sums, and no float64 copy of X.
+@dataclass(frozen=True)
+class _Columns:
+    """What one pass over the rows of all processes says of every column, each of shape (M,).
 
-    Between the least and the largest value, as rounding alone would not have it: a constant column
-    leaves nothing behind, however large it is.
+    Attributes
+    ----------
+    mean, low, high : ndarray of float64
+    counts : ndarray of float64
+        Of observed entries.
     """
-    if processes.total(X.shape[0]) > _MANY_ROWS:
-        return _exact_means(X, processes)
-    total = np.zeros(X.shape[1])
-    count = np.zeros(X.shape[1])
-    low = np.full(X.shape[1], np.inf)
-    high = np.full(X.shape[1], -np.inf)
-    for part in _parts(X):
-        total += np.nansum(part, axis=0, dtype=np.float64)
-        count += (~np.isnan(part)).sum(axis=0)
-        np.fmin(low, np.fmin.reduce(part, axis=0), out=low)
-        np.fmax(high, np.fmax.reduce(part, axis=0), out=high)
-    total, count = _over(processes.sum, total, count)
-    below, high = _over(processes.largest, -low, high)
-    return np.clip(total / count, -below, high)
+
+    mean: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    counts: NDArray[np.float64]
 
 
-def _exact_means(X: FloatArray, processes: Processes) -> NDArray[np.float64]:
-    """Means to the last digit, however rows are divided."""
-    total = ExactSum(X.shape[1])
+def measured(
+    X: FloatArray, columns: Mapping[str, IntArray], processes: Processes = ALONE
+) -> tuple[Scaling, NDArray[np.float64]]:
+    """Return the scaling of X, shape (N, M), and how many observed entries every column has, of all
+    processes.
+    """
+    if sp.issparse(X):
+        return Scaling.of_sparse(X, columns), np.full(X.shape[1], float(X.shape[0]))
+    # of many rows to the last digit, however they are divided among processes
+    kind = ExactSum if processes.total(X.shape[0]) > _MANY_ROWS else PlainSum
+    known = _columns(X, kind, processes)
+    scale = _scales(X, columns, known, kind, processes)
+    return Scaling(known.mean, scale), known.counts
+
+
+def _columns(X: FloatArray, kind: type[PlainSum | ExactSum], processes: Processes) -> _Columns:
+    """Look through the rows once.
+
+    Means lie between the least and the largest value, as rounding alone would not have it: a
+    constant column leaves nothing behind, however large it is.
+    """
+    total = kind(X.shape[1])
     count = np.zeros(X.shape[1])
     low = np.full(X.shape[1], np.inf)
     high = np.full(X.shape[1], -np.inf)
@@ -231,11 +266,11 @@ def _exact_means(X: FloatArray, processes: Processes) -> NDArray[np.float64]:
         observed = ~np.isnan(part)
         total.add(np.where(observed, part, 0.0).astype(np.float64, copy=False))
         count += observed.sum(axis=0)
-        np.fmin(low, np.fmin.reduce(part, axis=0), out=low)
-        np.fmax(high, np.fmax.reduce(part, axis=0), out=high)
+        low, high = widened((low, high), part)
     (count,) = _over(processes.sum, count)
     below, high = _over(processes.largest, -low, high)
-    return np.clip(total.over(processes) / count, -below, high)
+    mean = np.clip(total.over(processes) / count, -below, high)
+    return _Columns(mean, -below, high, count)
 
 
 def _scale_of_constants(largest: float) -> float:
@@ -267,41 +302,31 @@ def _over(
 def _scales(
     X: FloatArray,
     columns: Mapping[str, IntArray],
-    centre: NDArray[np.float64],
+    known: _Columns,
+    kind: type[PlainSum | ExactSum],
     processes: Processes,
 ) -> NDArray[np.float64]:
-    """Root mean square of every view about its centre, repeated over its columns, in two passes."""
-    peak = np.zeros(X.shape[1])
-    largest = np.zeros(X.shape[1])
-    for part in _parts(X):
-        np.fmax(peak, np.fmax.reduce(np.abs(part - centre), axis=0), out=peak)
-        np.fmax(largest, np.fmax.reduce(np.abs(part), axis=0), out=largest)
-    peak, largest = _over(processes.largest, peak, largest)
+    """Root mean square of every view about its centre, repeated over its columns, in one pass."""
+    centre = known.mean
+    peak = np.maximum(known.high - centre, centre - known.low)
+    largest = np.maximum(np.abs(known.low), np.abs(known.high))
     scale = np.ones(X.shape[1])
     varied = []
     for positions in columns.values():
         scale[positions] = _scale_of_constants(float(largest[positions].max()))
         if (peak[positions] > _ROUNDING * largest[positions]).any():
             varied.append(positions)
-    many = processes.total(X.shape[0]) > _MANY_ROWS
-    squares = np.zeros(len(varied))
-    exact = [ExactSum(1) for _ in varied]
-    counts = np.zeros(len(varied))
+    squares = [kind(1) for _ in varied]
     for part in _parts(X) if varied else ():
-        for v, positions in enumerate(varied):
+        for square, positions in zip(squares, varied, strict=True):
             values = columns_of(part, positions)
             # divided by the peak, squares cannot overflow
             parts = ((values - centre[positions]) / peak[positions].max()) ** 2
-            if many:
-                exact[v].add(np.nan_to_num(parts).reshape(-1, 1))
-            else:
-                squares[v] += float(np.nansum(parts))
-            counts[v] += np.count_nonzero(~np.isnan(values))
-    squares, counts = _over(processes.sum, squares, counts)
-    if many:
-        squares = np.array([total.over(processes)[0] for total in exact])
-    for positions, square, count in zip(varied, squares, counts, strict=True):
-        scale[positions] = peak[positions].max() * float(np.sqrt(square / count))
+            square.add(np.nan_to_num(parts).reshape(-1, 1))
+    for square, positions in zip(squares, varied, strict=True):
+        count = known.counts[positions].sum()
+        root = float(np.sqrt(square.over(processes)[0] / count))
+        scale[positions] = peak[positions].max() * root
     return scale
 
 
@@ -309,13 +334,10 @@ __all__ = [
     "DEFAULT_VIEW",
     "Scaling",
     "Views",
-    "blocks",
     "check_finite",
     "check_fit",
     "resolve_views",
 ]
-
-Block = tuple[IntArray, IntArray]
 
 
 @dataclass(frozen=True)
@@ -331,11 +353,17 @@ class Views:
         Column numbers of every view, in the order of the views.
     scaling : Scaling
         Measured on the observed entries of X.
+    counts : ndarray of float64, shape (M,)
+        Observed entries of every column, of all processes.
+    n_rows : int
+        N, of all processes.
     """
 
     X: Any
     columns: dict[str, IntArray]
     scaling: Scaling
+    counts: NDArray[np.float64]
+    n_rows: int
 
     @classmethod
     def fit(
@@ -353,7 +381,7 @@ class Views:
         total = functools.partial(_total, processes)
         n_rows = processes.total(X.shape[0])
         check_fit(X, columns, column_names, processes.together, largest, total, n_rows)
-        return cls(X, columns, Scaling.fit(X, columns, processes))
+        return cls(X, columns, *measured(X, columns, processes), n_rows)
 
     def unscaled(self, views: Sequence[str]) -> Views:
         """Return the same data with some views left in the caller's units: centre 0, scale 1."""
@@ -388,6 +416,15 @@ class Views:
         positions = self.columns[view]
         return Scaling(self.scaling.centre[positions], self.scaling.scale[positions])
 
+    def divided(self, view: str, processes: Processes) -> tuple[list[Block], list[IntArray]]:
+        """Divide the columns of a view as `split_rows` does, without a look at rows that lack
+        nothing.
+        """
+        positions = self.columns[view]
+        if (self.counts[positions] == self.n_rows).all():
+            return [(np.arange(self.X.shape[0]), np.arange(positions.size))], []
+        return split_rows(self.X, positions, processes)
+
     @property
     def sparse(self) -> bool:
         """Whether X is sparse."""
@@ -401,38 +438,6 @@ class Views:
         scale = float(self.scaling.scale[positions[0]])
         part = sp.csr_array(self.X[:, positions])
         return (part if scale == 1.0 else part / scale), self.scaling.centre[positions] / scale
-
-
-def blocks(observed: BoolArray) -> list[Block]:
-    """Group the columns of one view by identical missingness pattern.
-
-    A complete view is one block, a view whose rows are absent as a whole is one block of the other
-    rows, scattered holes make one block per distinct pattern. Within a block every entry is
-    observed, so a bound is the sum over blocks of its complete form.
-
-    Parameters
-    ----------
-    observed : ndarray of bool, shape (N, M_v)
-
-    Returns
-    -------
-    list of (rows, columns)
-        Two arrays of int each, ascending; columns count within the view. A column without any
-        observed entry is in no block. Order of first appearance.
-    """
-    if observed.size and observed.all():
-        return [(np.arange(observed.shape[0]), np.arange(observed.shape[1]))]
-    # One bit per entry, one contiguous row of bytes per column: hashing is then a single pass over
-    # N·M_v/8 bytes.
-    packed = np.packbits(np.ascontiguousarray(observed.T), axis=1)
-    groups: dict[bytes, list[int]] = {}
-    for column, pattern in enumerate(packed):
-        groups.setdefault(pattern.tobytes(), []).append(column)
-    grouped = [
-        (np.flatnonzero(observed[:, group[0]]), np.array(group, dtype=np.intp))
-        for group in groups.values()
-    ]
-    return [(rows, members) for rows, members in grouped if rows.size]
 
 
 def fingerprint(arrays: Iterable[Any], settings: dict[str, Any]) -> str:

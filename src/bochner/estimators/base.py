@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from bochner.data.accepted import check
-from bochner.data.arrays import FloatArray
+from bochner.data.arrays import Float64Array, FloatArray
 from bochner.data.likelihood_names import LIKELIHOODS, unknown_likelihood
 from bochner.data.views import Views
 from bochner.errors import (
@@ -99,10 +99,10 @@ class AttributesMixin(PredictionMixin):
         state = "converged" if self.converged_ else "not converged"
         return f"{state} after {self.n_iter_:,} steps"
 
-    def _set_attributes(self, values: FloatArray, plan: Plan) -> None:
-        here = torch.tensor(self._total_log_jacobian(values), dtype=torch.float64)
+    def _set_attributes(self, counts: Float64Array, plan: Plan) -> None:
+        """Set what a fit found; counts are of the observed entries of every column, (M,)."""
         fit = self._fit
-        jacobian = float(plan.processes.sum(here))
+        jacobian = float(self._scaling.log_jacobian(counts))
         self.elbo_ = fit.elbo + jacobian
         self.elbo_se_ = fit.elbo_se
         self.elbo_history_ = np.asarray(fit.history) + jacobian
@@ -343,7 +343,7 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         # those of an earlier fit
         self._placed = self._placer = None
         self._fit = self._infer(fit_data, plan)
-        self._set_attributes(values, plan)
+        self._set_attributes(data.counts, plan)
         logs = list(offsets.values())
         some = self._set_candidates(values, logs, beside.values, fit_data, plan)
         kept: Places = NotKept()

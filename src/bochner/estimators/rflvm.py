@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from bochner.data.accepted import COUNT, COUNT_OR_NONE
-from bochner.data.arrays import FloatArray
+from bochner.data.arrays import Float64Array
 from bochner.errors import InputError, message, warn_user
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.docstrings import described_by, shares_parameters
@@ -231,8 +231,8 @@ class RFLVM(LatentVariableEstimator):
             sampled.fit, stopped="interrupted" if sampled.interrupted else "plateau"
         )
 
-    def _set_attributes(self, values: FloatArray, plan: Plan) -> None:
-        super()._set_attributes(values, plan)
+    def _set_attributes(self, counts: Float64Array, plan: Plan) -> None:
+        super()._set_attributes(counts, plan)
         self.n_iter_ = self.n_warmup + self.thin * int(self._draws["log_joint"].shape[1])
         self.diagnostics_, missing = self._diagnosed()
         sampled = self.latents == "sample"

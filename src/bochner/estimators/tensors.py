@@ -16,12 +16,12 @@ from torch import Tensor
 from bochner.data.arrays import FloatArray, IntArray
 from bochner.data.columns import columns_of, dense_rows
 from bochner.data.masks import FullMask
+from bochner.data.missing import blocks as by_pattern
 from bochner.data.missing import observed_in, split, split_rows
 from bochner.data.row_sources import RowSource
 from bochner.data.sparse import SparseMatrix, leading, mapped, moments
 from bochner.data.stored import MappedMatrix, StoredMatrix
 from bochner.data.views import Scaling, Views
-from bochner.data.views import blocks as by_pattern
 from bochner.estimators import shards
 from bochner.estimators.settings.plans import divisible
 from bochner.estimators.surrogates import Surrogate
@@ -127,7 +127,7 @@ class _StoredViews:
             every = torch.arange(matrix.shape[1])
             return (EncodedBlock(matrix, Rows.of(None), every, FullMask(), offset),)
         positions = self.data.columns[name]
-        whole, groups = split_rows(self.source, positions, self.plan.processes)
+        whole, groups = self.data.divided(name, self.plan.processes)
         out: list[Block] = []
         for rows, columns in whole:
             index = self._index(rows)

@@ -342,15 +342,6 @@ class RowsMixin:
         parts = (values[rows] for rows in passes(values.shape))
         return np.concatenate([self._scaling.log_jacobian(~np.isnan(part)) for part in parts])
 
-    def _total_log_jacobian(self, values: FloatArray) -> float:
-        """The sum of `_log_jacobian` over rows, without a mask in float64."""
-        if sp.issparse(values):
-            return float(self._log_jacobian(values).sum())
-        counts = np.zeros(values.shape[1], dtype=np.int64)
-        for rows in passes(values.shape):
-            counts += np.count_nonzero(~np.isnan(values[rows]), axis=0)
-        return float(self._scaling.log_jacobian(counts))
-
 
 def _from_torch(X: object) -> object:
     """Return a tensor as an array, without its gradient and on the processor; whatever else as it

@@ -12,7 +12,7 @@ from numpy.random import Generator
 from scipy.linalg import lapack
 
 from bochner.data.arrays import Float64Array, IntArray
-from bochner.data.views import blocks
+from bochner.data.missing import blocks
 from bochner.mcmc.conditionals.frequencies import (
     FrequencyKernel,
     WeightsIntegrated,
