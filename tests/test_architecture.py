@@ -23,9 +23,9 @@ LAYERS: dict[str, str] = {
     "F1 data, files, metrics": """
         data.arrays data.columns data.likelihood_names data.masks
         data.file_arrays data.row_sources data.sparse data.accepted data.validation
-        data.views data.covariates
+        data.missing data.views data.covariates
         data.stored data.support
-        data.missing data.kinds data io.extensions io.csv.headers io.outputs io.csv.write
+        data.kinds data io.extensions io.csv.headers io.outputs io.csv.write
         io.columnar io.files io.schema io.request io.table io.array_files io.join
         io.annotated
         io.frames io.parquet.columns io.parquet.parts io.parquet.read io.parquet.source
