@@ -109,7 +109,7 @@ def measure(
                 entries = Entries.of(sites, block, None)
                 for _ in range(100):
                     done = entry_pass(phi.T.contiguous(), likelihood, entries, 1e-12)
-                    entries = _renewed(entries, *done.sites(entries))
+                    entries = _renewed(entries, *done.sites(entries, likelihood.site))
     n, total, error = (10_000 if quick else 40_000), 0.0, 0.0
     for m in range(N_COLUMNS):
         root = torch.linalg.cholesky(done.weights.covariance[m])
