@@ -106,7 +106,7 @@ def scaled_of(name: str, seed: int, setting: Setting) -> tuple[list[Array], floa
     data = data_of(name, seed, setting)
     views = Views.fit(data.data, data.views)
     return [views.scaled(view) for view in views.names], float(
-        views.scaling.log_jacobian(views.observed).sum()
+        views.scaling.log_jacobian(views.counts)
     )
 
 
