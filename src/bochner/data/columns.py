@@ -259,9 +259,7 @@ def extremes(X: Any) -> tuple[FloatArray, FloatArray]:
     matrix: Any = X
     if sp.issparse(X):
         return matrix.min(axis=0).toarray().ravel(), matrix.max(axis=0).toarray().ravel()
-    low = high = X[:1][0]
-    for rows in passes(X.shape):
-        low, high = widened((low, high), X[rows])
+    low, high, _ = ends_and_sample(X, 1)
     return low, high
 
 
