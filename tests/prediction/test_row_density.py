@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from bochner.likelihoods.binomial import Bernoulli
+from bochner.likelihoods.binomial import Bernoulli, Binomial
 from bochner.likelihoods.poisson import Poisson
 from bochner.prediction.decoding import sample_at
 from bochner.prediction.row_batch import by_draw, log_likelihood, row_keys
@@ -92,6 +92,22 @@ def test_densities_of_all_outcomes_sum_to_one():
     spread = float((density.exp() * error).square().sum().sqrt())
     assert abs(float(density.exp().sum()) - 1.0) < 4.0 * spread
     assert spread < 0.03
+
+
+@pytest.mark.parametrize("dim", [4, 6])
+def test_samples_that_told_where_a_proposal_goes_do_not_count_against_it(dim):
+    """The densities of all outcomes summed to 0.96 and to 0.93."""
+    view, x = count_view(Binomial(10), 2, 0.0, 3.0, dim=dim)
+    outcomes = list(itertools.product(range(11), repeat=2))
+    y = torch.tensor(outcomes, dtype=torch.float64)
+    sums, squares = [], []
+    for seed in range(3):
+        density, error = log_density([view], x, [y], seed)
+        sums.append(float(density.exp().sum()))
+        squares.append(float((density.exp() * error).square().sum()))
+    spread = math.sqrt(sum(squares)) / 3
+    assert abs(sum(sums) / 3 - 1.0) < 3.0 * spread
+    assert spread < 0.01
 
 
 @pytest.mark.parametrize("seed", range(5))

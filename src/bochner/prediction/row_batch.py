@@ -31,8 +31,8 @@ from bochner.weight_posterior.posterior import ViewPosterior, all_conjugate
 
 # Samples of each round: all rows have the first, and where entries are integrated by quadrature,
 # fewer of them.
-_ROUNDS = (128, 256, 1024)
-_LOCAL_ROUNDS = (64, 256, 1024)
+_ROUNDS = (128, 256, 1024, 1024)
+_LOCAL_ROUNDS = (64, 256, 1024, 1024)
 # In many dimensions no proposal resembles the posterior enough for more samples to help.
 _MANY_ROUNDS = (256,)
 # Rows are told apart by their scaled values to so many binary digits: rounding does not reach them.

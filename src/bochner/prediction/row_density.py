@@ -1,9 +1,10 @@
 """Log densities of rows, integrated over their latents by importance sampling.
 
 The proposal of a row is a mixture of Student's t distributions about the modes that every draw of
-the spectra has by itself, and of the prior. Rows whose standard error is large get more samples,
-from a mixture to which the places of large weights are added. All samples of a row count against
-the mixture of all proposals (Veach and Guibas 1995; Cornuet et al. 2012).
+the spectra has by itself, and of the prior. Rows whose standard error is large go on to a round of
+more samples, from a mixture to which the places of large weights are added. The samples of the last
+round count alone: those that told where its proposal goes would weigh too little against it, and
+densities of rows in many dimensions were 0.06 nats too low.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -25,9 +26,10 @@ from bochner.prediction.row_batch import Batch, by_draw, row_keys
 from bochner.prediction.turned_rows import whole_rows
 from bochner.weight_posterior.posterior import ViewPosterior
 
-# Standard error, in nats, of rows that need no further round; where posteriors are peaked, weights
-# have heavier tails than it says.
-_SURE = 0.1
+# Standard error, in nats, of rows that need no further round: rows that missed something look sure,
+# and of binomial rows 4 % of the density were missing where 0.1 was enough. Where posteriors are
+# peaked, weights have heavier tails than it says.
+_SURE = 0.07
 _PEAKED_SURE = 0.05
 # Least variance of the moments' part of a proposal, as a share of that at the best mode.
 _LEAST_VARIANCE = 0.1
@@ -76,7 +78,7 @@ def log_density(
         cloud = batch.cloud(candidates)
         first = Proposal.about(batch.modes(candidates, cloud), cloud)
         rounds = batch.rounds(candidates.shape[1])
-        density[some], error[some] = _estimate(batch, _Samples((first,)), rounds)
+        density[some], error[some] = _estimate(batch, first, rounds)
     observed = torch.stack([(~y.isnan()).any(1) for y in rows]).any(0)
     nothing = torch.zeros_like(density)
     return torch.where(observed, density, nothing), torch.where(observed, error, nothing)
@@ -84,83 +86,68 @@ def log_density(
 
 @dataclass(frozen=True)
 class _Samples:
-    """Places drawn for every row, round by round, with log p(y, x) there.
+    """Places drawn for every row from its proposal, with log p(y, x) there.
 
     Attributes
     ----------
-    proposals : tuple of Proposal
-        One of each round; the last may not have been drawn from.
-    places : tuple of Tensor of shape (n, T_r, D)
-    log_joint : tuple of Tensor of shape (n, T_r)
+    proposal : Proposal
+    places : Tensor of shape (n, T, D)
+    log_joint : Tensor of shape (n, T)
     """
 
-    proposals: tuple[Proposal, ...]
-    places: tuple[Tensor, ...] = ()
-    log_joint: tuple[Tensor, ...] = ()
+    proposal: Proposal
+    places: Tensor
+    log_joint: Tensor
+
+    @classmethod
+    def drawn(cls, batch: Batch, proposal: Proposal, count: int, number: int) -> _Samples:
+        """Draw so many from a proposal, in the round of this number."""
+        dim = proposal.means.shape[2]
+        x = proposal.draw(*batch.noise(count, dim, number))
+        return cls(proposal, x, batch.log_joint(x))
 
     def at(self, index: Tensor) -> _Samples:
         """Return those of some rows."""
-        return _Samples(
-            tuple(proposal.at(index) for proposal in self.proposals),
-            tuple(x[index] for x in self.places),
-            tuple(values[index] for values in self.log_joint),
-        )
-
-    def drawn(self, batch: Batch, count: int) -> _Samples:
-        """Return them with a round drawn from the last proposal."""
-        dim = self.proposals[0].means.shape[2]
-        x = self.proposals[-1].draw(*batch.noise(count, dim, len(self.places)))
-        return replace(
-            self, places=(*self.places, x), log_joint=(*self.log_joint, batch.log_joint(x))
-        )
+        return _Samples(self.proposal.at(index), self.places[index], self.log_joint[index])
 
     def log_weights(self) -> Tensor:
-        """Return log p(y, x) less that of the mixture of all proposals, (n, T)."""
-        return torch.cat(self.log_joint, dim=1) - self._log_mixture
+        """Return log p(y, x) less that of the proposal, (n, T)."""
+        return self.log_joint - self._log_proposal
 
     def prior_weights(self) -> Tensor:
-        """Return the prior's density over that of the mixture of all proposals, (n, T)."""
-        places = torch.cat(self.places, dim=1)
-        log_prior = -0.5 * (places.square().sum(-1) + places.shape[-1] * _LOG_2_PI)
-        return (log_prior - self._log_mixture).exp()
+        """Return the prior's density over that of the proposal, (n, T)."""
+        square = self.places.square().sum(-1)
+        log_prior = -0.5 * (square + self.places.shape[-1] * _LOG_2_PI)
+        return (log_prior - self._log_proposal).exp()
 
     @functools.cached_property
-    def _log_mixture(self) -> Tensor:
-        """The log density of the mixture of all proposals at all places, (n, T)."""
-        places = torch.cat(self.places, dim=1)
-        total = places.shape[1]
-        terms = [
-            proposal.log_density(places) + math.log(x.shape[1] / total)
-            for proposal, x in zip(self.proposals, self.places, strict=True)
-        ]
-        return torch.stack(terms).logsumexp(0)
+    def _log_proposal(self) -> Tensor:
+        return self.proposal.log_density(self.places)
 
-    def adapted(self, batch: Batch) -> _Samples:
-        """Return them with a proposal that knows where the weights are large."""
+    def adapted(self, batch: Batch) -> Proposal:
+        """Return a proposal that knows where the weights are large."""
         weights = self.log_weights().softmax(1)
-        places = torch.cat(self.places, dim=1)
-        best = places[torch.arange(places.shape[0]), weights.argmax(1)]
-        modes = merged(self.proposals[-1].modes, batch.modes_near(best))
-        mean = (weights[..., None] * places).sum(1)
-        away = places - mean[:, None]
+        best = self.places[torch.arange(self.places.shape[0]), weights.argmax(1)]
+        modes = merged(self.proposal.modes, batch.modes_near(best))
+        mean = (weights[..., None] * self.places).sum(1)
+        away = self.places - mean[:, None]
         covariance = (weights[..., None] * away).mT @ away
         covariance = covariance + _LEAST_VARIANCE * modes.covariances[:, 0]
-        proposal = Proposal.about(modes, self.proposals[-1].cloud, (mean, covariance))
-        return replace(self, proposals=(*self.proposals, proposal))
+        return Proposal.about(modes, self.proposal.cloud, (mean, covariance))
 
 
 def _estimate(
-    batch: Batch, samples: _Samples, rounds: tuple[int, ...]
+    batch: Batch, proposal: Proposal, rounds: tuple[int, ...], number: int = 0
 ) -> tuple[Tensor, Tensor]:
     """Return log densities and standard errors; rows that are not sure enough go a round on."""
-    samples = samples.drawn(batch, rounds[0])
+    samples = _Samples.drawn(batch, proposal, rounds[number], number)
     density, error = _controlled(samples.log_weights(), samples.prior_weights())
     sure = _PEAKED_SURE if peaked(batch.views) else _SURE
     unsure = (error > sure).nonzero()[:, 0]
-    if len(rounds) > 1 and unsure.numel():
+    if number + 1 < len(rounds) and unsure.numel():
         rest = batch.at(unsure)
-        more = samples.at(unsure).adapted(rest)
-        density[unsure], error[unsure] = _estimate(rest, more, rounds[1:])
+        better = samples.at(unsure).adapted(rest)
+        density[unsure], error[unsure] = _estimate(rest, better, rounds, number + 1)
     return density, error
 
 

@@ -40,20 +40,20 @@ def drawn_rows(view, dim, n, seed=3):
     return x, sample_at([view], x, source)
 
 
-def count_view(likelihood, m, intercept, size, seed=0, key="counts"):
-    """A view of counts in one dimension with two draws of random weights."""
+def count_view(likelihood, m, intercept, size, seed=0, key="counts", dim=1):
+    """A view of counts with two draws of random weights."""
     source = generator(seed, key)
-    kernel = NextGenSpectralMixture().initial(2, 1, source)
+    kernel = NextGenSpectralMixture().initial(2, dim, source)
     draws = []
     for _ in range(2):
-        f = kernel.frequencies(kernel.noise(6, 1, source, "iid")).detach()
+        f = kernel.frequencies(kernel.noise(6, dim, source, "iid")).detach()
         k = 2 * f.first.shape[0]
         mean = size * torch.randn(k, m, generator=source, dtype=torch.float64)
         draws.append(SharedDraw(f, mean, 0.02 * torch.eye(k, dtype=torch.float64)[None]))
     total = torch.full((m,), intercept, dtype=torch.float64)
     groups = torch.zeros(m, dtype=torch.int64)
     view = ViewPosterior.of("a", tuple(draws), groups, likelihood.requires_grad_(False), total)
-    return view, torch.randn(60, 1, generator=source, dtype=torch.float64)
+    return view, torch.randn(60, dim, generator=source, dtype=torch.float64)
 
 
 def half_seen_view(likelihood, dim, m=12, seed=0):
