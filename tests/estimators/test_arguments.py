@@ -23,6 +23,7 @@ WRONG = {
     ("impute", "return_std"): lambda m, v: m.impute(X, return_std=v),
     ("inverse_transform", "return_std"): lambda m, v: m.inverse_transform(X[:2, :2], v),
     ("loadings", "as_frame"): lambda m, v: m.loadings(v),
+    ("score", "return_std"): lambda m, v: m.score(X, return_std=v),
     ("score_samples", "return_std"): lambda m, v: m.score_samples(X, return_std=v),
     ("transform", "return_std"): lambda m, v: m.transform(X, return_std=v),
     ("transform", "interval"): lambda m, v: m.transform(X, interval=v),

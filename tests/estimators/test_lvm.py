@@ -443,6 +443,9 @@ def test_score_is_the_mean_of_the_rows_scores(fitted):
     assert error.shape == (15,)
     assert (error > 0).all()
     assert (error < 0.3).all()
+    mean, of_mean = fitted.score(X, return_std=True)
+    assert mean == fitted.score(X)
+    assert of_mean == pytest.approx(np.sqrt(np.square(error).sum()) / 15)
 
 
 def test_densities_do_not_depend_on_the_other_rows(fitted):

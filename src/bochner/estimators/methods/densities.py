@@ -37,10 +37,11 @@ class DensitiesMixin(LoadingsMixin):
         y: object = None,  # noqa: ARG002 - scikit-learn's
         size_factors: object = None,
         covariates: object = None,
-    ) -> float:
+        return_std: bool = False,
+    ) -> Any:
         """Return the mean over rows of log p(observed entries), in nats and original units.
 
-        The mean of ``score_samples``, which has standard errors too.
+        The mean of ``score_samples``.
 
         Parameters
         ----------
@@ -50,12 +51,19 @@ class DensitiesMixin(LoadingsMixin):
             As in ``transform``.
         covariates : DataFrame, Series, dict of name to values, or array, optional
             As in ``transform``.
+        return_std : bool, default=False
 
         Returns
         -------
-        float
+        score : float
+        std : float, if ``return_std``
+            Standard error of the integration over latents, in nats. What a mean of other rows would
+            differ by is not in it.
         """
-        return float(self.score_samples(X, size_factors, covariates=covariates).mean())
+        check_types("score", return_std=return_std)
+        density, errors = self.score_samples(X, size_factors, True, covariates)
+        score = float(density.mean())
+        return (score, float(np.linalg.norm(errors)) / len(errors)) if return_std else score
 
     @isolated
     def score_samples(
@@ -86,8 +94,7 @@ class DensitiesMixin(LoadingsMixin):
         densities : ndarray of shape (n,)
             0 for a row with nothing observed.
         std : ndarray of shape (n,), if ``return_std``
-            Standard error of the integration, in nats; that of a mean over rows is the root of the
-            sum of their squares over n.
+            Standard errors of the integration, in nats.
         """
         check_types("score_samples", return_std=return_std)
         values = self._validate(X, reset=False)

@@ -52,6 +52,7 @@ METHODS: dict[str, dict[str, list[object]]] = {
     "loadings": {"as_frame": ["boolean"]},
     "sample": {"n_samples": [Integral], "random_state": ["random_state"]},
     "save": {"path": [str, PathLike]},
+    "score": {"return_std": ["boolean"]},
     "score_samples": {"return_std": ["boolean"]},
     "transform": {"return_std": ["boolean"], "interval": [Real, None]},
 }
