@@ -22,7 +22,12 @@ from bochner.mcmc.conditionals.frequencies import (
     elliptical_slice,
 )
 from bochner.mcmc.conditionals.gaussian import GaussianView
-from bochner.mcmc.conditionals.logistic import BinomialView, NegativeBinomialView, draw_tables
+from bochner.mcmc.conditionals.logistic import (
+    BinomialView,
+    NegativeBinomialView,
+    draw_polya_gamma,
+    draw_tables,
+)
 from bochner.mcmc.conditionals.mixture import NormalInverseWishart, Scatter
 from bochner.mcmc.conditionals.slices import elliptical, slice_sample
 from bochner.mcmc.conditionals.views import ViewData
@@ -247,6 +252,24 @@ def test_polya_gamma_draws_hold_for_large_counts():
     # relative standard deviation of omega is of the order of the square root of 1 / b
     np.testing.assert_allclose(form.precision[:, 0], (y[:, 0] + 5.0) * mean, rtol=1e-2)
     assert form.precision[2, 1] == form.linear[2, 1] == 0.0
+
+
+@pytest.mark.parametrize("tilt", [0.0, -4.0])
+def test_polya_gamma_variables_of_small_shapes_add_up_to_those_of_large_ones(tilt):
+    sums, parts = 200, 2000
+    small = np.full(sums * parts, 1e-4)
+    drawn = draw_polya_gamma(small, np.full(sums * parts, tilt), source(8, "small shapes"))
+    whole = np.full(5000, parts * 1e-4)
+    expected = draw_polya_gamma(whole, np.full(5000, tilt), source(8, "their sums"))
+    of_sums = drawn.reshape(sums, parts).sum(1)
+    assert stats.ks_2samp(of_sums, expected).pvalue > 1e-3
+
+
+def test_counts_that_are_all_zero_have_as_small_a_dispersion_as_they_like():
+    view = NegativeBinomialView("c", ViewData.of(np.zeros((3, 2))), (0,), 4, Priors())
+    for r in (1e-4, 1e-6, 1e-300):
+        form = view.form(np.array([[0.0, 9.0]] * 3), np.array([r]), source(9, "form"))
+        assert (form.precision >= 0.0).all()
 
 
 def test_a_sweep_depends_on_its_key_alone():

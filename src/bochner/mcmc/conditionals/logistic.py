@@ -27,6 +27,11 @@ from bochner.mcmc.priors import Priors
 
 # Tables that are drawn one by one, times the dispersion.
 _ONE_BY_ONE = 10_000
+# Shape up to which the library of Polya-gamma variables draws none.
+_SMALL_SHAPE = 1e-4
+# Gamma variables that such a one is the sum of; the others have 0.8% of its mean at the most, or
+# its mean is of no weight.
+_TERMS = 24
 
 
 def softplus(psi: Float64Array) -> Float64Array:
@@ -79,8 +84,7 @@ class LogisticView(ViewModel):
         a, b = self.exponents(parameter, EVERY)
         observed = self.data.observed
         precision = np.zeros(psi.shape)
-        draw = require("polyagamma", "non-conjugate views").random_polyagamma
-        precision[observed] = draw(b[observed], psi[observed], random_state=rng)
+        precision[observed] = draw_polya_gamma(b[observed], psi[observed], rng)
         return GaussianForm(a - 0.5 * b, precision)
 
     def draw_variance(self, parameter: Float64Array, rng: Generator) -> float:  # noqa: ARG002
@@ -324,6 +328,43 @@ class NegativeBinomialView(LogisticView):
         weights = state.weights.copy()
         weights[self.n_points] += (present - drawn) / self.priors.intercept
         return replace(state, weights=weights, parameter=np.exp(drawn))
+
+
+def draw_polya_gamma(shape: Float64Array, tilt: Float64Array, rng: Generator) -> Float64Array:
+    """Draw Polya-gamma variables of any positive shape, as zeros have under a small dispersion.
+
+    Parameters
+    ----------
+    shape, tilt : ndarray of shape (n,)
+    rng : Generator
+
+    Returns
+    -------
+    ndarray of shape (n,)
+
+    Notes
+    -----
+    Polson, Scott and Windle (2013), equation 2, for small shapes: the first terms of the sum, and
+    the mean of the rest.
+    """
+    draw = require("polyagamma", "non-conjugate views").random_polyagamma
+    small = shape <= _SMALL_SHAPE
+    out = np.asarray(draw(np.where(small, 1.0, shape), tilt, random_state=rng))
+    if small.any():
+        out[small] = _sum_of_gammas(shape[small], np.abs(tilt[small]), rng)
+    return out
+
+
+def _sum_of_gammas(shape: Float64Array, tilt: Float64Array, rng: Generator) -> Float64Array:
+    total = np.zeros(len(shape))
+    half = np.maximum(0.5 * tilt, 1e-8)
+    rest = 0.25 * np.tanh(half) / half
+    for k in range(_TERMS):
+        # 2 pi^2 ((k + 1/2)^2 + (z / 2 pi)^2)
+        rate = 2.0 * np.square(np.pi * (k + 0.5)) + 0.5 * np.square(tilt)
+        total += rng.gamma(shape) / rate
+        rest -= 1.0 / rate
+    return total + shape * rest
 
 
 def draw_tables(data: ViewData, r: Float64Array, rng: Generator) -> Float64Array:
