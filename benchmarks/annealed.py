@@ -262,7 +262,8 @@ class Mixture:
     def log_density(self, x: Array) -> Array:
         """Return the log density of places, (T, D) -> (T,)."""
         parts = [
-            multivariate_t(mean, covariance, df=FREEDOM).logpdf(x)
+            # stubs of scipy ask for whole degrees of freedom
+            multivariate_t(mean, covariance, df=FREEDOM).logpdf(x)  # type: ignore[arg-type]
             for mean, covariance in zip(self.means, self.covariances, strict=True)
         ]
         terms = np.stack([*parts, log_prior(x)]) + np.log(self.shares)[:, None]

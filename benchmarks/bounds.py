@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import Literal
 
 import torch
 from harness import Job, Store, Value, arguments, table
@@ -35,6 +36,10 @@ COLUMNS = {
 }
 DISPERSIONS = (1.0, 3.0, 10.0, 30.0, 100.0)
 
+BOUNDS: dict[str, Literal["polya-gamma", "tilted"]] = {
+    "Polya-gamma": "polya-gamma",
+    "tilted": "tilted",
+}
 METHODS: dict[str, tuple[str, Callable[[], NonConjugateLikelihood]]] = {
     "Polya-gamma": ("Bernoulli", Bernoulli),
     "Boehning": ("Bernoulli", lambda: Bernoulli(bound="bohning")),
@@ -42,8 +47,8 @@ METHODS: dict[str, tuple[str, Callable[[], NonConjugateLikelihood]]] = {
     "Boehning ": ("binomial, n = 10", lambda: Binomial(10, bound="bohning")),
     "closed form": ("Poisson", Poisson),
     **{
-        f"{name}, r = {r:g}": ("negative binomial", partial(NegativeBinomial, r, bound=bound))  # type: ignore[dict-item]
-        for name, bound in (("Polya-gamma", "polya-gamma"), ("tilted", "tilted"))
+        f"{name}, r = {r:g}": ("negative binomial", partial(NegativeBinomial, r, bound=bound))
+        for name, bound in BOUNDS.items()
         for r in DISPERSIONS
     },
 }
@@ -93,7 +98,8 @@ def measure(
     f = Frequencies(w, None, torch.full((N_PAIRS,), N_PAIRS**-0.5, dtype=torch.float64))
     phi = torch.cat([(x @ w.T).cos(), (x @ w.T).sin()], dim=1) * N_PAIRS**-0.5
     truth = torch.randn(phi.shape[1], N_COLUMNS, generator=source, dtype=torch.float64)
-    block = EncodedBlock.of(likelihood.draw(phi @ truth, source))
+    drawn = likelihood.draw(phi @ truth, source)
+    block = EncodedBlock.of(drawn)
     result: dict[str, float] = {}
     for name, groups in (("own", None), ("grouped", 1)):
         sites = Sites(likelihood, block.Y, block.mask, torch.zeros(N_ROWS).double(), groups)
@@ -113,7 +119,7 @@ def measure(
     n, total, error = (10_000 if quick else 40_000), 0.0, 0.0
     for m in range(N_COLUMNS):
         root = torch.linalg.cholesky(done.weights.covariance[m])
-        logs = evidence(phi, block.Y[:, m], likelihood, done.weights.mean[:, m], root, n)
+        logs = evidence(phi, drawn[:, m], likelihood, done.weights.mean[:, m], root, n)
         ratio = (logs - logs.max()).exp()
         total += float(logs.max() + ratio.mean().log())
         error += float(ratio.var() / ratio.mean().square() / n)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 import bochner as bo
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating[Any]]
 
 KNN = {f"knn{k}": ".3f" for k in range(1, 11)}
 COLUMNS = {**KNN, "elbo": ".0f", "seconds": ".1f"}

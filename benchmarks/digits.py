@@ -34,7 +34,7 @@ from bochner.regression.observations import CompleteBlock
 
 Array = NDArray[np.float64]
 
-MODEL = {"n_mixtures": 2, "n_frequencies": 50}
+MODEL: dict[str, Any] = {"n_mixtures": 2, "n_frequencies": 50}
 SCORES = {"knn1": ".3f", "knn10": ".3f", "seconds": ".1f"}
 STARTS = {
     "start_knn1": ".3f",
@@ -168,7 +168,7 @@ def scaled(X: Array) -> Array:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # constant columns
         views = Views.fit(X)
-    return views.scaled(views.names[0])
+    return np.asarray(views.scaled(views.names[0]), dtype=np.float64)
 
 
 def jobs(names: tuple[str, ...], seeds: range, max_iter: int | str) -> Iterator[Job]:

@@ -105,6 +105,11 @@ def _all_points(
     return Frequencies(w.flatten(0, 1).detach(), None, amplitude.flatten())
 
 
+def _complete(blocks: tuple[Block, ...]) -> tuple[CompleteBlock, ...]:
+    """Return the blocks, which have no holes: data are made."""
+    return tuple(block for block in blocks if isinstance(block, CompleteBlock))
+
+
 def averaged_features(
     view: View,
     kernel: DirichletProcessMixture,
@@ -119,7 +124,7 @@ def averaged_features(
     with torch.enable_grad():
         phi = kernel.phi.clamp(min=_SMALL).requires_grad_()
         value = view_evidence(
-            x, _all_points(kernel, noise, phi), view.noise_variance.detach(), blocks
+            x, _all_points(kernel, noise, phi), view.noise_variance.detach(), _complete(blocks)
         )
         return torch.autograd.grad(value, phi)[0]
 
@@ -143,7 +148,7 @@ def relaxed_categorical(
             ((log_phi - (-uniform.log()).log()) / temperature).softmax(1).clamp(min=1e-12)
         )
         points = _all_points(kernel, noise, relaxed)
-        value = view_evidence(x, points, view.noise_variance.detach(), blocks)
+        value = view_evidence(x, points, view.noise_variance.detach(), _complete(blocks))
         gradient = torch.autograd.grad(value, log_phi)[0]
     # the gradient in the logits is phi times (gain minus its mean)
     return gradient / kernel.phi.clamp(min=_SMALL)
@@ -162,9 +167,11 @@ def score_function(
     unbiased.
     """
     values, chosen = [], []
+    complete = _complete(blocks)
     for _ in range(n_draws):
         drawn = kernel.noise(noise.shape[1], noise.shape[2] - 1, source, "iid")
-        values.append(view_evidence(x, kernel.frequencies(drawn), view.noise_variance, blocks))
+        spectrum = kernel.frequencies(drawn)
+        values.append(view_evidence(x, spectrum, view.noise_variance, complete))
         chosen.append(nn.functional.one_hot(kernel.assign(drawn), kernel.truncation).double())
     value = torch.stack(values)
     advantage = (value - value.mean()) * n_draws / (n_draws - 1)
@@ -235,7 +242,7 @@ def spectrum_of(kernel: DirichletProcessMixture, setting: Setting) -> dict[str, 
 def learned_latents(seed: int, setting: Setting, start: str) -> dict[str, Value]:
     """Fit everything with the estimator."""
     X, Y, K = three_components(seed, setting)
-    settings = {
+    settings: dict[str, Any] = {
         "n_mixtures": setting.truncation,
         "n_frequencies": setting.n_points,
         "max_iter": setting.max_iter,
@@ -250,6 +257,7 @@ def learned_latents(seed: int, setting: Setting, start: str) -> dict[str, Value]
     )
     _, seconds = timed(lambda: quiet(model, Y.numpy()))
     kernel = model._fit.kernels[0]
+    assert isinstance(kernel, DirichletProcessMixture)
     error = bo.metrics.relative_error(
         model.kernel_matrix(model.embedding_).astype(np.float64), K.numpy()
     )

@@ -127,7 +127,7 @@ def features() -> dict[str, Callable[[], list[Array]]]:
     def of(model: Any, rows: Array) -> Callable[[], list[Array]]:
         return lambda: [np.asarray(model.fit(rows).transform(rows))]
 
-    krein = {"n_components": 32, "random_state": 0}
+    krein: dict[str, Any] = {"n_components": 32, "random_state": 0}
     return {
         "fourier": of(bo.FourierFeatures(n_components=32, random_state=0), X),
         "krein-polynomial": of(bo.KreinFeatures("polynomial", **krein), X),

@@ -85,7 +85,7 @@ class Store:
     ----------
     name : str
         File name without ending.
-    columns : sequence of str
+    columns : iterable of str
         Measured columns, beside the key and the machine.
     quick : bool
         Write to a file of its own that starts empty.
@@ -96,7 +96,7 @@ class Store:
     def __init__(
         self,
         name: str,
-        columns: Sequence[str],
+        columns: Iterable[str],
         quick: bool = False,
         folder: Path | None = None,
     ) -> None:

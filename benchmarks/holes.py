@@ -67,9 +67,8 @@ def measure(seed: int, n_rows: int) -> dict[str, Value]:
     of_whole, of_incomplete = (
         costs(X[:n_rows], X[n_rows:], seed) for X in (whole, incomplete)
     )
-    return of_incomplete | {
-        f"{name}_ratio": of_incomplete[name] / of_whole[name] for name in FIGURES
-    }
+    ratios = {f"{name}_ratio": of_incomplete[name] / of_whole[name] for name in FIGURES}
+    return {**of_incomplete, **ratios}
 
 
 def jobs(seeds: range, n_rows: int) -> Iterator[Job]:

@@ -145,7 +145,7 @@ def fitted(
 ) -> tuple[Array, Array]:
     """Return latents and what they decode to."""
     if method in MODELS:
-        model = MODELS[method](views=views, random_state=seed, **options)
+        model: Any = MODELS[method](views=views, random_state=seed, **options)
         return model.fit_transform(X), model.inverse_transform(model.embedding_)
     if method == BGPLVM:
         return bayesian_gplvm(X, seed)
@@ -194,7 +194,7 @@ def measure_hidden(
     Y, hidden = hide(X, share, seed)
     options: dict[str, Any] = {} if name == "MNIST" else dict(PLANE)
     options |= {"max_iter": 20} if quick else {}
-    model = MODELS[method](random_state=seed, **options)
+    model: Any = MODELS[method](random_state=seed, **options)
     Z, seconds = timed(lambda: model.fit_transform(Y))
     result: dict[str, Value] = {} if labels is None else classified(Z, labels)
     error = float(np.mean(np.square(model.impute(Y) - X)[hidden]))
@@ -279,7 +279,7 @@ def measure_channel(dim: int, method: str, seed: int, quick: bool) -> dict[str, 
         Z, seconds = timed(lambda: pca.fit_transform(X))
         decoded = pca.inverse_transform(Z)
     else:
-        few = {"max_iter": 20} if quick else {}
+        few: dict[str, Any] = {"max_iter": 20} if quick else {}
         model = bo.NGMVLVM(dim, views=views, random_state=seed, **few)
         Z, seconds = timed(lambda: model.fit_transform(X))
         decoded = model.inverse_transform(Z)

@@ -50,7 +50,7 @@ def data_of(name: str) -> Bunch:
 
 
 @functools.cache
-def scaled_of(name: str) -> list[Array]:
+def scaled_of(name: str) -> list[Any]:
     """Return the views that our model trains on."""
     bunch = data_of(name)
     with warnings.catch_warnings():

@@ -268,7 +268,7 @@ def chain_of(data: str, method: str, seed: int) -> Iterator[tuple[Model, State]]
     view = GaussianView("y", ViewData.of(Y), (0, 1), MIXED_POINTS, Priors())
     model = Model((view,), 2, **kernels)
     state = replace(model.prior_state(source(seed, "bench start")), x=x)
-    after = AFTER
+    after: tuple[str, ...] = AFTER
     if data == ALL_BLOCKS:
         after = (
             (*AFTER, "latents")

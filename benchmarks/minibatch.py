@@ -81,6 +81,8 @@ class Batches:
         (self.view,) = model.views
         assert isinstance(block, CompleteBlock)
         assert isinstance(block.Y, Tensor)
+        assert isinstance(self.view.likelihood, Gaussian)
+        self.likelihood = self.view.likelihood
         self.model = model
         self.plan = plan
         self.block = block
@@ -126,7 +128,7 @@ class Batches:
 
     def _weights(self) -> tuple[float, Tensor, Tensor]:
         """Return the noise variance, and q(A)'s means and covariance."""
-        s2 = float(self.view.likelihood.noise_variance)
+        s2 = float(self.likelihood.noise_variance)
         inverse = cholesky(
             torch.eye(len(self.gram), dtype=torch.float64) + self.gram / s2
         ).inverse()
@@ -169,9 +171,9 @@ class Batches:
         spread = ((inverse.to(phi) @ phi) * phi).sum()
         n_columns = self.block.n_columns
         error = share * (away.square().sum() + n_columns * spread) + self.rest
-        s2 = self.view.likelihood.noise_variance
+        variance = self.likelihood.noise_variance
         n_entries = self.n_rows * n_columns
-        loss = 0.5 * (error / s2 / n_entries + torch.log(2.0 * math.pi * s2))
+        loss = 0.5 * (error / variance / n_entries + torch.log(2.0 * math.pi * variance))
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
         self.model.project()

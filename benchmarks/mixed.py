@@ -50,7 +50,7 @@ def _bundled(name: str, columns: int | None = None) -> pd.DataFrame:
     bunch = getattr(datasets, f"load_{name}")(as_frame=True)
     labels = [str(label) for label in bunch.target_names]
     frame: pd.DataFrame = bunch.data.iloc[:, :columns].copy()
-    frame["class"] = pd.Categorical.from_codes(bunch.target, labels)
+    frame["class"] = pd.Categorical.from_codes(bunch.target, categories=pd.Index(labels))
     return frame
 
 
@@ -160,7 +160,8 @@ def by_indicators(
     """
     if hasattr(imputer, "random_state"):
         imputer.set_params(random_state=seed)
-    parts, back = [], []
+    parts: list[NDArray[np.float64]] = []
+    back: list[tuple[float, float] | list[Any]] = []
     for name in shown:
         values = shown[name]
         if _is_number(values):

@@ -41,7 +41,7 @@ from bochner.regression.observations import CompleteBlock
 Array = NDArray[np.float64]
 
 DATA = {"RBF+RBF": ("rbf", "rbf"), "RBF+Gibbs": ("rbf", "gibbs")}
-MODEL = {"n_mixtures": 2, "n_frequencies": 50}
+MODEL: dict[str, Any] = {"n_mixtures": 2, "n_frequencies": 50}
 TRACE = (25, 50, 100, 200, 400)
 CURVES = {
     "RBF+RBF": (("rbf", "rbf"), bo.NGMVLVM),
@@ -105,9 +105,8 @@ def scaled_of(name: str, seed: int, setting: Setting) -> tuple[list[Array], floa
     """
     data = data_of(name, seed, setting)
     views = Views.fit(data.data, data.views)
-    return [views.scaled(view) for view in views.names], float(
-        views.scaling.log_jacobian(views.counts)
-    )
+    scaled = [np.asarray(views.scaled(view), dtype=np.float64) for view in views.names]
+    return scaled, float(views.scaling.log_jacobian(views.counts))
 
 
 def fitted(estimator: Any, data: Bunch) -> tuple[Any, float]:
@@ -208,7 +207,7 @@ def reference_trace(name: str, seed: int, setting: Setting) -> reference.Trace:
     Ys, _ = scaled_of(name, seed, setting)
     seconds, bound, _ = point(name, seed, setting, "sobol", setting.max_iter)
     Z0 = start("pca", np.hstack(Ys), 2, seed)
-    limits = {"target": bound - MARGIN, "budget": setting.budget * seconds}
+    limits: dict[str, Any] = {"target": bound - MARGIN, "budget": setting.budget * seconds}
     run = partial(reference.fit, Ys, Z0, 10**6, seed, **MODEL, **limits)
     return timed_warm("reference", run, lambda: reference.fit(Ys, Z0, 8, seed, every=4))[0]
 

@@ -118,11 +118,11 @@ def sines(n_rows: int, chunk: int) -> Callable[[], None]:
 def measure_time(n_rows: int, n_columns: int, seconds: float) -> dict[str, Value]:
     """Time a step and what it cannot do without."""
     block = block_of(n_rows, n_columns)
+    assert isinstance(block.Y, Tensor)
+    Y = block.Y
     chunks = (n_rows, evidence.CHUNK_ROWS)
     ms = median_ms(step_of(model_of(n_rows), block), seconds)
-    bare = min(
-        median_ms(bare_products(n_rows, block.Y, chunk), seconds / 3) for chunk in chunks
-    )
+    bare = min(median_ms(bare_products(n_rows, Y, chunk), seconds / 3) for chunk in chunks)
     waves = min(median_ms(sines(n_rows, chunk), seconds / 3) for chunk in chunks)
     rate = 4 * n_rows * K * (K + n_columns) / ms / 1e6
     of_peak = rate / float(machine()["peak_gflops"])

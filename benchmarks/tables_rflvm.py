@@ -17,6 +17,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 from harness import Job, Protocol, Value, timed
@@ -53,7 +54,7 @@ PAPER: dict[tuple[str, str], tuple[Value, Value, Value]] = {
     ("Brendan 30% missing", "G-RFLVM"): ("", "", 0.049),
     ("Brendan 60% missing", "G-RFLVM"): ("", "", 0.153),
 }
-SHORT = {"n_chains": 1, "n_warmup": 20, "n_draws": 20, "thin": 1}
+SHORT: dict[str, Any] = {"n_chains": 1, "n_warmup": 20, "n_draws": 20, "thin": 1}
 LONG = {**SHORT, "n_warmup": 1000, "n_draws": 1000}
 CHAINS = {"bridges": LONG, "newsgroups": LONG, "newsgroups, logarithms": LONG}
 COLUMNS = {

@@ -135,7 +135,7 @@ def measure(name: str, method: str, seed: int, max_iter: int | str) -> dict[str,
     accuracy = {f"knn{k}": bo.metrics.knn_accuracy(Z, labels, k) for k in (1, 10)}
     theirs = PAPER.get((name.removesuffix(", log"), method), ("", ""))
     paper = dict(zip(("paper_knn1", "paper_seconds"), theirs, strict=True))
-    result = {
+    result: dict[str, Any] = {
         "components": model.n_active_mixtures_["x"],
         "concentration": model.concentration_["x"],
     }
@@ -168,7 +168,8 @@ def _speakers(quick: bool) -> tuple[Any, NDArray[Any]]:
 
 def _log_normalised(X: Any) -> NDArray[np.float64]:
     """Return log(1 + count / size), sizes relative to their median."""
-    dense = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
+    counts = X.toarray() if hasattr(X, "toarray") else X
+    dense = np.asarray(counts, dtype=np.float64)
     size = np.maximum(dense.sum(1, keepdims=True), 0.5)
     return np.log1p(dense * np.median(size) / size)
 

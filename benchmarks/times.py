@@ -18,7 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from digits import accuracies
@@ -111,7 +111,7 @@ def model_of(bunch: Bunch, seed: int, max_iter: int | str) -> Any:
     """Build ours: defaults, and of counts the likelihood."""
     options: dict[str, Any] = {"views": bunch.get("views")}
     if bunch.get("counts"):
-        sizes = "total" if bunch.data.shape[1] > WIDTH else None
+        sizes: Literal["total"] | None = "total" if bunch.data.shape[1] > WIDTH else None
         options = {"likelihood": bo.likelihoods.NegativeBinomial(size_factors=sizes)}
     return bo.NGMVLVM(random_state=seed, max_iter=max_iter, **options)
 

@@ -13,9 +13,9 @@ import copy
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -256,7 +256,9 @@ class Autoencoder(nn.Module, ABC):
 
     def log_density(self, z: Tensor, views: Sequence[View]) -> Tensor:
         """Return the log density of what is observed of every row."""
-        parts = zip(self.decoders, self.likelihoods, views, strict=True)
+        parts: Iterable[tuple[Any, Any, View]] = zip(
+            self.decoders, self.likelihoods, views, strict=True
+        )
         return torch.stack(
             [
                 view.weight * view.observed * likelihood.log_density(decoder(z), view.targets)

@@ -90,7 +90,7 @@ class Canonical:
         from cca_zoo.model_selection import GridSearchCV
 
         self.columns_ = list(views.values())
-        blocks = [X[:, columns] for columns in self.columns_]
+        blocks: list[Any] = [X[:, columns] for columns in self.columns_]
         model: Any = MCCA(self.n_components, shrinkage=self.shrinkage or 0.0)
         if self.shrinkage is None:
             folds = KFold(5, shuffle=True, random_state=0)

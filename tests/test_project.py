@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import re
 import tomllib
 from pathlib import Path
@@ -68,3 +69,17 @@ def test_classifiers_and_the_workflow_name_the_same_versions_of_python():
     workflow = (ROOT / ".github" / "workflows" / "tests.yml").read_text()
     assert re.findall(r'"(3\.\d+)"', re.search(r"python: \[(.*)\]", workflow)[1]) == named
     assert PROJECT["requires-python"] == f">={named[0]}"
+
+
+def test_the_type_checker_looks_for_wrong_calls_in_the_benchmarks():
+    # no test runs these scripts: a renamed argument would stop one unseen
+    assert "mypy --config-file benchmarks/mypy.ini" in (ROOT / "Makefile").read_text()
+    settings = configparser.ConfigParser()
+    settings.read(ROOT / "benchmarks" / "mypy.ini")
+    assert settings["mypy"]["files"] == "benchmarks"
+    assert settings["mypy"]["check_untyped_defs"] == "True"
+    wanted = {"call-arg", "call-overload", "attr-defined", "name-defined", "union-attr"}
+    for section in settings.values():
+        assert "ignore_errors" not in section
+        assert "exclude" not in section
+        assert not wanted & set(re.split(r",\s*", section.get("disable_error_code", "")))
