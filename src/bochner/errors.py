@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 import warnings
 
-# Whose lines are not what a warning is about.
-_BETWEEN = frozenset({"bochner", "sklearn", "torch"})
+# Whose lines are not what a warning is about: those of Python's own decorators stand between ours.
+_BETWEEN = frozenset(
+    {"bochner", "sklearn", "torch", "numpy", "joblib", "contextlib", "functools"}
+)
 # Characters of a value in a message.
 _LONGEST = 60
 

@@ -176,10 +176,10 @@ def _with_jitter(matrix: Tensor) -> Cholesky:
         jitter = relative * scale
         factor, info = torch.linalg.cholesky_ex(matrix + jitter * eye)
         if not bool(info.any()):
-            warn_user(
-                f"Cholesky needed a jitter of {jitter:.1e} ({relative:.0e} of the mean diagonal).",
-                NumericalWarning,
-            )
+            # in words that come again: Python and the commands show a text once, and a fit that
+            # needs jitter needs it hundreds of times
+            text = f"Cholesky needed a jitter of {relative:.0e} of the mean diagonal."
+            warn_user(text, NumericalWarning)
             return Cholesky(factor, jitter)
     raise NumericalError(
         f"Cholesky failed with a jitter of {jitter:.1e}: the matrix is not positive definite. "
