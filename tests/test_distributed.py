@@ -58,6 +58,7 @@ CASES = {
         "one",
         "columns",
         "holes",
+        "device",
         "poisson",
         "beside",
         "bernoulli",
@@ -145,6 +146,15 @@ def test_what_several_processes_cannot_calibrate_all_refuse(fitted):
         "Expected one process to select n_components, got 2. Call it outside of distributed(), "
         "with some of the rows."
     )
+
+
+def test_a_group_of_one_process_fits_as_without(tmp_path, launch):
+    X = fit_in_processes.data()
+    np.save(tmp_path / "one.npy", X)
+    codes, texts = launch("one", 1, tmp_path)
+    assert codes == [0], "\n".join(texts)
+    expected = fit_in_processes.fitted("one", X)
+    assert float(np.load(tmp_path / "one0.npz")["elbo"]) == expected.elbo_
 
 
 def test_one_process_trains_and_each_places_a_part_of_what_all_know(tmp_path, launch):

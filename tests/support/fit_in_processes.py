@@ -22,6 +22,7 @@ from bochner.fitting.row_passes import KeptPasses, Pace
 from bochner.latent_inference.infer import Placer
 from bochner.model_selection import calibrate
 from bochner.processes import local_part
+from helpers.second_device import second_device
 
 SETTINGS = {
     "n_frequencies": 8,
@@ -49,7 +50,7 @@ def with_holes(X, case):
         X += 3.0 * (batch == "b")[:, None] - 2.0 * (batch == "c")[:, None]
     if case == "covariates_counts":
         return counted(X, "beside")
-    if case == "holes":
+    if case in ("holes", "device"):
         X[:, :3][np.random.default_rng(1).random((len(X), 3)) < 0.15] = np.nan
     if case == "absent":
         X[:120, 3:] = np.nan
@@ -151,9 +152,12 @@ def fitted(case, X):
         return model(**COUNTS[case], **SETTINGS).fit(X)
     if case == "dirichlet":
         return bo.SRFLVM(**SETTINGS).fit(X)
-    if case == "columns":
-        return bo.AdvisedRFLVM(noise="column", **SETTINGS).fit(X)
-    return bo.NGMVLVM(**({} if case == "one" else TWO), **SETTINGS).fit(X)
+    if case == "device":
+        with second_device() as name:
+            return bo.NGMVLVM(**TWO, **SETTINGS, device=name).fit(X)
+    noise = {"noise": "column"} if case == "columns" else {}
+    views = {} if case in ("one", "columns") else TWO
+    return (bo.AdvisedRFLVM if noise else bo.NGMVLVM)(**noise, **views, **SETTINGS).fit(X)
 
 
 def cut_short(*_):

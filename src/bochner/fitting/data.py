@@ -95,7 +95,8 @@ class FitData:
             (rows,) = landmarks.rows_of(((plain,),), local)
             # of a kind that is in memory
             some = block.subset(local[:0])
-            values = processes.joined(rows, index, self.n_rows).to(block.Y.dtype)
+            where = block.Y.device, block.Y.dtype
+            values = processes.joined(rows, index, self.n_rows).to(*where)
             offset = processes.joined(block.offsets(self.n_rows)[local], index, self.n_rows)
             return some.holding(values, offset.to(values))
 
