@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -41,6 +43,16 @@ def _forget_sizes_of_zero() -> None:
             del os.environ[name]
 
 
+def _end_undisturbed() -> None:
+    """Ignore signals from now on: of a command that is over nothing is left to interrupt, and a
+    second Ctrl-C would end in a traceback, or with a code that says it was not done.
+    """
+    # Python sets signal handlers in the main thread only
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+
+
 def main() -> None:
     """Run the command line."""
     # Before it ends, Python searches for cycles once more and takes apart what it finds: half a
@@ -54,6 +66,8 @@ def main() -> None:
             # before the command began, while its words were read
             say("Interrupted.")
             sys.exit(INTERRUPTED)
+        finally:
+            _end_undisturbed()
 
 
 if __name__ == "__main__":

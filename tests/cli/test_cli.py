@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 import subprocess
 import sys
@@ -807,6 +808,50 @@ main.main()
 """
     ended = forks.run(code)
     assert (ended.returncode, ended.stderr.strip()) == (130, "Interrupted.")
+
+
+@pytest.mark.parametrize(("ends", "code"), [("raise KeyboardInterrupt", 130), ("pass", 0)])
+def test_signals_after_the_end_of_a_command_change_nothing(forks, ends, code):
+    """A second Ctrl-C comes while the first one ends the process."""
+    program = f"""
+import signal
+import bochner.__main__ as main
+def app(**words): {ends}
+main.app = app
+try:
+    main.main()
+finally:
+    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGTERM)
+"""
+    ended = forks.run(program)
+    said = "Interrupted." if code else ""
+    assert (ended.returncode, ended.stderr.strip()) == (code, said)
+
+
+def test_the_script_of_an_interrupted_benchmark_ends_with_it(tmp_path, forks):
+    (tmp_path / "README.md").touch()
+    (tmp_path / "slow.py").write_text(
+        "import os, time, pathlib\n"
+        "def main(): pass\n"
+        "pathlib.Path('began').write_text(str(os.getpid()))\n"
+        "print(os.getpid(), flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    program = f"""
+import os, pathlib, signal, sys
+from bochner.cli import bench
+bench.folder = lambda: pathlib.Path({str(tmp_path)!r})
+bench.say = lambda _: os.kill(os.getpid(), signal.SIGTERM)
+sys.argv = ["bochner", "bench", "slow", "--json"]
+from bochner.__main__ import main
+main()
+"""
+    ended = forks.run(program)
+    assert ended.returncode == 130, ended.stderr
+    script = int((tmp_path / "began").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(script, 0)
 
 
 def test_the_end_of_a_command_does_not_search_for_cycles_among_all_that_was_imported(forks):

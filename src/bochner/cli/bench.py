@@ -5,10 +5,12 @@ it.
 from __future__ import annotations
 
 import csv
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import typer
@@ -18,6 +20,10 @@ from bochner.errors import InputError, message
 
 # the script of the papers' tables
 TABLES = "papers"
+# Seconds that an interrupted script has to end: by itself, as Ctrl-C reaches it, too, and after it
+# was told to.
+_ALONE = 1.0
+_TOLD = 10.0
 
 
 def folder() -> Path:
@@ -69,13 +75,13 @@ def run(
     words = [*([name] if name is not None and script == TABLES else []), *options]
     command = [sys.executable, str(scripts / f"{script}.py"), *words]
     started = time.perf_counter()
-    done = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=scripts)
     lines = []
-    for line in done.stdout or ():
-        if aloud:
-            say(line.rstrip("\n"))
-        lines.append(line)
-    if done.wait():
+    with _running(command, scripts) as done:
+        for line in done.stdout or ():
+            if aloud:
+                say(line.rstrip("\n"))
+            lines.append(line)
+    if done.returncode:
         got = f"benchmarks/{script}.py, which ended with exit code {done.returncode}"
         raise InputError(message("a script that ends well", got, "read its message above"))
     seconds = round(time.perf_counter() - started, 3)
@@ -86,6 +92,26 @@ def run(
         "published": None if script == TABLES else published(scripts / "README.md", str(name)),
         "seconds": seconds,
     }
+
+
+@contextmanager
+def _running(command: Sequence[str], scripts: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run a script, which ends with the block however that ends: hours of work for nobody would
+    follow a SIGTERM.
+    """
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=scripts) as done:
+        try:
+            yield done
+        except BaseException:
+            # SIGINT: Python's subprocess.run then ends what the script runs
+            with suppress(subprocess.TimeoutExpired):
+                done.wait(_ALONE)
+            if done.poll() is None:
+                done.send_signal(signal.SIGINT)
+                with suppress(subprocess.TimeoutExpired):
+                    done.wait(_TOLD)
+            done.kill()
+            raise
 
 
 def entries(scripts: Path) -> list[str]:
