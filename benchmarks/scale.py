@@ -12,39 +12,51 @@ NMF (rows less their smallest entries) from disk, two components, block by block
 another for the latents; UMAP, which holds all rows, to 100,000 of them.
 Last come ``100,000 x 2,000`` counts, ten million rows, and ``1,000,000 x 5,000``: 20 GB. After the
 table come slopes: how fast seconds grow with rows, 1 where in proportion.
+
+``--part wire`` measures what one, two and four processes send in a step over all rows, into a table
+of its own, beside what docs/scale.md computes: ``sent_mb`` by a process, counted where tensors and
+objects are given to gloo, and ``model_mb``, 8 (K^2 + K M + 2) bytes and 8 K D of the spectra;
+``step_ms`` of a clock, ``sums_ms`` of these in sums and messages, waiting for others included, and
+``least_ms``, the median of 50 bare sums of so many numbers between processes that do nothing else.
+``cpu_s`` and ``wall_s`` are of the whole fit, places included.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import pickle
 import socket
 import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from unittest import mock
 
 import anndata
 import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 import torch
-from harness import Job, Store, Value, arguments, table, timed
+from harness import Job, Store, Value, arguments, clocked, table, timed
 from numpy.typing import NDArray
 from pyarrow import parquet
 from sklearn.decomposition import IncrementalPCA, MiniBatchNMF
 
 import bochner as bo
 from bochner.data.columns import dense_rows
+from bochner.fitting import landmarks
 from bochner.latent_inference.infer import Placer, place
 from bochner.latent_inference.row_bound import target_for
+from bochner.processes import ALONE, Joined, Processes
 
+T = TypeVar("T")
 Array = NDArray[np.floating[Any]]
 
 SCORES = {
@@ -53,6 +65,16 @@ SCORES = {
     "peak_mb": ".0f",
     "row_bound": ".3f",
     "elbo": ".0f",
+}
+WIRE = {
+    "sent_mb": ".3f",
+    "model_mb": ".3f",
+    "step_ms": ".0f",
+    "sums_ms": ".1f",
+    "least_ms": ".1f",
+    "cpu_s": ".1f",
+    "wall_s": ".1f",
+    "elbo": ".1f",
 }
 _COLUMNS, _COUNTED, _STEPS = 50, 500, 60
 _BLOCK = 5_000  # rows made at a time
@@ -146,6 +168,101 @@ def embedded(model: bo.NGMVLVM, X: Any) -> bo.NGMVLVM:
     return fitted
 
 
+class Wire:
+    """Counts what a process sends, and how long it takes, in the steps over all rows."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.sums_s = 0.0
+        self.steps_s = 0.0
+        self.model = 0
+        self._counts = False
+
+    def watch(self, stack: ExitStack) -> None:
+        """Count until the stack is left."""
+        reduced, gathered = Joined._reduced, Joined.gathered
+        jointly = landmarks.train_jointly
+
+        def of_sum(among: Joined, values: torch.Tensor, operation: object) -> torch.Tensor:
+            return self._timed(8 * values.numel(), lambda: reduced(among, values, operation))
+
+        def of_object(among: Joined, value: Any) -> list[Any]:
+            return self._timed(len(pickle.dumps(value)), lambda: gathered(among, value))
+
+        def steps(model: Any, data: Any, *given: Any) -> None:
+            # as they draw them: with half of the features
+            with torch.no_grad():
+                (noise,) = given[0].early.spectra(model, "joint", 0).spectra
+                f = model.views[0].frequencies(noise)
+            ((block,),) = data
+            k, m = f.n_features, block.Y.shape[1]
+            self.model = 8 * (k * k + k * m + 2) + 8 * k * model.n_components
+            self._counts = True
+            _, self.steps_s = clocked(lambda: jointly(model, data, *given))
+            self._counts = False
+
+        for what, name, new in (
+            (Joined, "_reduced", of_sum),
+            (Joined, "gathered", of_object),
+            (landmarks, "train_jointly", steps),
+        ):
+            stack.enter_context(mock.patch.object(what, name, new))
+
+    def _timed(self, size: int, work: Callable[[], T]) -> T:
+        if not self._counts:
+            return work()
+        result, seconds = clocked(work)
+        self.sent += size
+        self.sums_s += seconds
+        return result
+
+    def scores(self, processes: Processes) -> dict[str, float]:
+        """Return figures of one step, and of bare sums of as many numbers."""
+        values = torch.zeros(self.model // 8, dtype=torch.float64)
+        times = [clocked(lambda: processes.sum(values))[1] for _ in range(50)]
+        alone = processes.size == 1
+        return {
+            "sent_mb": self.sent / landmarks.JOINT_STEPS / 1e6,
+            "model_mb": 0.0 if alone else self.model / 1e6,
+            "step_ms": self.steps_s / landmarks.JOINT_STEPS * 1e3,
+            "sums_ms": self.sums_s / landmarks.JOINT_STEPS * 1e3,
+            "least_ms": 0.0 if alone else float(np.median(times)) * 1e3,
+        }
+
+
+def wire_here(path: Path, seed: int) -> None:
+    """Fit this process's rows, and print what it sent."""
+    X = opened(path, "on disk")
+    settings: dict[str, Any] = {"init": "pca", "random_state": seed}
+    wire = Wire()
+    with warnings.catch_warnings(), ExitStack() as stack:
+        warnings.simplefilter("ignore")
+        bo.NGMVLVM(max_iter=2, n_frequencies=8, **settings).fit(dense_rows(X, slice(0, 300)))
+        wire.watch(stack)
+        processes = stack.enter_context(bo.distributed()) if "RANK" in os.environ else ALONE
+        given = bo.NGMVLVM(max_iter=_STEPS, **settings), X
+        (model, seconds), wall = clocked(lambda: timed(lambda: embedded(*given)))
+        scores = wire.scores(processes)
+    print(json.dumps({"cpu_s": seconds, "wall_s": wall, **scores, "elbo": model.elbo_}))
+
+
+def measure_wire(n_rows: int, how: str, seed: int) -> dict[str, Value]:
+    """Fit in processes of their own: processor seconds are added, others those of the slowest."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.npy"
+        write_rows(path, n_rows, _COLUMNS, seed)
+        results = launched(path, "--wire", how, seed)
+    slowest = max(results, key=lambda result: result["wall_s"])
+    return {**slowest, "cpu_s": sum(result["cpu_s"] for result in results)}
+
+
+def wires(seeds: range, n_rows: int) -> Iterator[Job]:
+    """Yield fits by one, two and four processes, in turns."""
+    for seed in seeds:
+        for how in ("on disk", "2 processes", "4 processes"):
+            yield Job(f"fit {n_rows:,}", how, seed, partial(measure_wire, n_rows, how, seed))
+
+
 def _memory(name: str) -> int:
     """Return a figure of this process's memory, KiB (Linux)."""
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -235,7 +352,16 @@ def measure_counts(n_rows: int, n_columns: int, how: str, seed: int) -> dict[str
 
 def measured(path: Path, n_rows: int, how: str, seed: int) -> dict[str, Value]:
     """Fit rows of a file in processes of their own."""
-    words = [sys.executable, __file__, "--fit", str(path), how, str(seed)]
+    results = launched(path, "--fit", how, seed)
+    seconds = sum(result["cpu_s"] for result in results)
+    peak = max(result["peak_mb"] for result in results)
+    rate = n_rows / seconds
+    return {"cpu_s": seconds, "rows_per_s": rate, "peak_mb": peak, "elbo": results[0]["elbo"]}
+
+
+def launched(path: Path, what: str, how: str, seed: int) -> list[dict[str, float]]:
+    """Return what processes print that fit rows of a file, one or as many as ``how`` says."""
+    words = [sys.executable, __file__, what, str(path), how, str(seed)]
     first, *rest = how.split()
     many = rest == ["processes"]
     with socket.socket() as free:
@@ -254,11 +380,7 @@ def measured(path: Path, n_rows: int, how: str, seed: int) -> dict[str, Value]:
     said = [process.communicate()[0] for process in running]
     if any(process.returncode for process in running):
         raise RuntimeError(f"{path.name}, {how}: a fit failed")
-    results: list[dict[str, float]] = [json.loads(text.splitlines()[-1]) for text in said]
-    seconds = sum(result["cpu_s"] for result in results)
-    peak = max(result["peak_mb"] for result in results)
-    rate = n_rows / seconds
-    return {"cpu_s": seconds, "rows_per_s": rate, "peak_mb": peak, "elbo": results[0]["elbo"]}
+    return [json.loads(text.splitlines()[-1]) for text in said]
 
 
 def measure_placement(n_rows: int, how: str, seed: int) -> dict[str, Value]:
@@ -337,11 +459,22 @@ def main() -> None:
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
         fit_here(Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
         return
+    if sys.argv[1:2] == ["--wire"]:
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        wire_here(Path(sys.argv[2]), int(sys.argv[4]))
+        return
     if sys.argv[1:2] == ["--peer"]:
         peer_here(Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
         return
     if sys.argv[1:2] == ["--parquet"]:
         write_parquet(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+        return
+    if sys.argv[1:3] == ["--part", "wire"]:
+        del sys.argv[1:3]
+        options = arguments(__doc__, seeds=3)
+        store = Store("scale_wire", [*WIRE], options.quick)
+        store.collect(wires(options.seeds, 7000 if options.quick else 100_000))
+        print(table(store.rows(), WIRE))
         return
     options = arguments(__doc__, seeds=1)
     store = Store("scale", [*SCORES], options.quick)
