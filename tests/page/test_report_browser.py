@@ -77,6 +77,26 @@ def test_the_page_loads_and_every_figure_is_drawn(page):
     assert not page.tab.locator("#failure").is_visible()
 
 
+def test_axes_of_narrow_pages_have_two_numbers_at_least(browser, path):
+    opened = Page(browser, path, viewport={"width": 390, "height": 800})
+    opened.tab.locator("#bound").scroll_into_view_if_needed()
+    opened.tab.wait_for_selector("#bound svg")
+    for of_axis in ("text.tick.middle", "text.tick.end"):  # steps, nats
+        labels = opened.tab.locator(f"#bound {of_axis}").all_text_contents()
+        assert len(set(labels)) == len(labels) >= 2
+    opened.tab.close()
+    assert opened.errors == []
+
+
+def test_columns_below_the_edge_of_their_box_cast_a_shadow(page):
+    places = page.tab.locator("#place .bars")
+    style = places.last.evaluate(
+        "box => { const {backgroundAttachment, backgroundImage} = getComputedStyle(box);"
+        " return [backgroundAttachment, backgroundImage.split('linear-gradient').length]; }"
+    )
+    assert style == ["local, scroll", 3]
+
+
 def test_pointing_at_a_row_shows_its_data(page, model):
     _, X, labels = model
     page.tab.mouse.move(*page.row_on_screen(7))

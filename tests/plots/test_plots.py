@@ -123,6 +123,14 @@ def test_loadings_name_the_leading_columns_of_each_dimension(model):
         plots.loadings(model, n=0)
 
 
+def test_shares_beyond_the_colours_of_loadings_are_seen_to_be(model, monkeypatch):
+    assert plots.loadings(model).images[0].colorbar.extend == "neither"
+    monkeypatch.setattr(model, "loadings", lambda: np.full((model.n_features_in_, 2), 1.3))
+    ax = plots.loadings(model)
+    assert ax.images[0].colorbar.extend == "max"
+    assert ax.get_title(loc="left") == "Column variance lost without a dimension"
+
+
 def test_calibration_shows_what_intervals_hold_and_the_histogram(model, tmp_path):
     report = bo.calibration(
         model, model.sample(40, random_state=0), hide="view", n_draws=40, random_state=0
@@ -388,6 +396,20 @@ def test_the_starts_are_in_order_and_the_kept_one_in_colour(model, monkeypatch):
     assert [line.get_color() == COLOURS[0] for line in races] == [False, True]
     assert ax.get_title(loc="left")
     assert ax.get_xlabel() == "bound (nats)"
+
+
+def test_starts_of_one_name_are_told_apart(model, monkeypatch):
+    raced = [
+        {"init": name, "settled": settled, "steps": 5, "elbo": elbo, "elbo_se": 0.1}
+        | {"elbo_start": -12.0}
+        for name, settled, elbo in (("tsne", False, -9), ("tsne", True, -8), ("pca", True, -7))
+    ]
+    monkeypatch.setattr(model, "starts_", raced)
+    assert [text.get_text() for text in plots.starts(model).get_yticklabels()] == [
+        "tsne, as embedded, 5 steps",
+        "tsne, settled, 5 steps",
+        "pca, 5 steps",
+    ]
 
 
 def test_the_grid_holds_what_the_model_decodes_at_its_places(model, tmp_path):

@@ -54,7 +54,9 @@ def starts(
     *,
     title: str | None = None,
 ) -> Axes:
-    """Draw the bound of every start before and after its race, the kept one first in colour.
+    """Draw the bound of every start before and after its race, the kept one in colour at the top.
+
+    Starts of one name are told apart by whether they settled before the race or began as embedded.
 
     Parameters
     ----------
@@ -85,17 +87,27 @@ def starts(
             markersize=7,
             capsize=3,
         )
-    steps = [f", {start['steps']} steps" if start["steps"] else "" for start in raced]
+    names = [start["init"] for start in raced]
     ax.set_yticks(
-        range(len(raced)),
-        [f"{of_start['init']}{text}" for of_start, text in zip(raced, steps, strict=True)],
-        parse_math=False,
+        range(len(raced)), [_said_of(start, names) for start in raced], parse_math=False
     )
     ax.set_ylim(-0.6, len(raced) - 0.4)
     ax.locator_params(axis="x", nbins=5)
     ax.xaxis.set_major_formatter(THOUSANDS)
     finish(ax, title or "Starts: bound before (open) and after the race", "bound (nats)", "")
     return ax
+
+
+def _said_of(start: dict[str, Any], names: list[str]) -> str:
+    """Return the label of a start: its name, how it began if another one has the same name, and the
+    length of its race.
+    """
+    parts = [start["init"]]
+    if names.count(start["init"]) > 1 and "settled" in start:
+        parts.append("settled" if start["settled"] else "as embedded")
+    if start["steps"]:
+        parts.append(f"{start['steps']} steps")
+    return ", ".join(parts)
 
 
 @checked(view=[str, None], column=[Integral, str, None], n=[COUNT])

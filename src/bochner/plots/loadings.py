@@ -33,7 +33,9 @@ def loadings(
     cmap: str = "Blues",
     title: str | None = None,
 ) -> Axes:
-    """Draw the columns that each latent dimension drives most, with the shares of their variance.
+    """Draw the columns that each latent dimension drives most.
+
+    Shown is the share of a column's variance that is lost when the dimension is not known.
 
     Parameters
     ----------
@@ -44,7 +46,8 @@ def loadings(
         letters are shortened: ``model.loadings(as_frame=True)`` has them.
     ax : Axes, optional
     cmap : str, default="Blues"
-        Colours of 0 to 100 %.
+        Colours of 0 to 100 %; larger shares, of columns that the other dimensions alone predict
+        worse than their mean does, have the colour of 100 %.
     title : str, optional
 
     Returns
@@ -63,7 +66,7 @@ def loadings(
     rows = leading(shares, n)
     names = getattr(model, "feature_names_in_", np.arange(len(shares)))
     short = shortened((names[j] for j in rows), 40)
-    said = title or "Share of each column's variance"
+    said = title or "Column variance lost without a dimension"
     if ax is None:
         # names stand left of the cells, the title begins above them
         left = 0.6 + _LETTER * max(len(name) for name in short)
@@ -77,7 +80,8 @@ def loadings(
             ax.annotate(text, (d, i), ha="center", va="center", fontsize=8, color=colour)
     ax.set_xticks(range(shares.shape[1]))
     ax.set_yticks(range(len(rows)), short, parse_math=False)
-    bar = figure(ax).colorbar(image, ax=ax)
+    extend = "max" if shares[rows].max() > 1.0 else "neither"
+    bar = figure(ax).colorbar(image, ax=ax, extend=extend)
     bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     finish(ax, said, "latent dimension", "column")
     return ax

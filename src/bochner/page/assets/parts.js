@@ -97,7 +97,7 @@ function extremes(values) {
   }
   return [low, high];
 }
-// Round numbers between two ends: multiples of 1, 2 or 5 times a power of ten.
+// Round numbers between two ends: multiples of 1, 2 or 5 times a power of ten; two at least, for one says no scale.
 function ticks(low, high, most) {
   const rough = Math.abs(high - low) / most;
   if (!(rough > 0)) return [];
@@ -105,6 +105,7 @@ function ticks(low, high, most) {
   const step = [1, 2, 5, 10].find((k) => k * power >= rough) * power;
   const first = Math.ceil(Math.min(low, high) / step);
   const last = Math.floor(Math.max(low, high) / step);
+  if (last <= first && most < 16) return ticks(low, high, 2 * most);
   const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   return Array.from({length: last - first + 1}, (_, k) => {
     const value = (first + k) * step;
