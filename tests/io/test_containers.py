@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.utils._param_validation import InvalidParameterError
 
 import bochner as bo
 from bochner import extras
@@ -449,10 +450,29 @@ def test_counts_with_size_factors(table):
             "one of ng-mvlvm, advised-rflvm, random-feature-lvm, srflvm, .*got 'pca'",
         ),
         ({"estimator": 3}, "got an object of type int"),
+        ({"batch_key": ["size"]}, r"\['size'\] in adata.obs, got 'size'"),
+        ({"layer": ["counts"]}, r"\['counts'\] in adata.layers"),
+        ({"use_rep": ["X_pca"]}, r"\['X_pca'\] in adata.obsm"),
     ],
 )
 def test_what_fit_anndata_refuses(table, options, text):
     with pytest.raises(InputError, match=text):
+        bo.fit_anndata(annotated(table), **options)
+
+
+@needs_anndata
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"covariate_keys": 3}, "an instance of 'str', an array-like or None"),
+        ({"key_added": 3}, "an instance of 'str'"),
+        ({"overwrite": "yes"}, "an instance of 'bool'"),
+    ],
+)
+def test_arguments_of_other_types_are_refused_before_a_fit(table, options, what):
+    (name,) = options
+    text = f"'{name}' parameter of fit_anndata must be {what}"
+    with pytest.raises(InvalidParameterError, match=text):
         bo.fit_anndata(annotated(table), **options)
 
 
@@ -525,6 +545,12 @@ def test_what_fit_mudata_refuses(unpaired, table):
         InputError, match=r"modalities of mdata, got no 'lipids'. Choose from rna, protein"
     ):
         bo.fit_mudata(unpaired, modalities=["lipids"])
+    with pytest.raises(InputError, match=r"modalities of mdata, got no \['rna'\]"):
+        bo.fit_mudata(unpaired, modalities=[["rna"]])
+    with pytest.raises(
+        InvalidParameterError, match="'modalities' parameter of fit_mudata must be"
+    ):
+        bo.fit_mudata(unpaired, modalities=3)
     with pytest.raises(InputError, match=r"'counts' in mdata\['protein'\].layers"):
         bo.fit_mudata(unpaired, layer={"protein": "counts"})
     with pytest.raises(InputError, match="layer for modalities rna, protein, got 'lipids'"):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bochner.data.accepted import in_order_of
+from bochner.data.accepted import FLAG, checked, in_order_of
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import listing
 from bochner.data.validation import check_shared_rows
@@ -34,6 +34,14 @@ MODELS: dict[str, type[LatentVariableEstimator]] = {
 }
 
 
+_KEYS: dict[str, list[object]] = {
+    "covariate_keys": [str, "array-like", None],
+    "key_added": [str],
+    "overwrite": [FLAG],
+}
+
+
+@checked(**_KEYS)
 def fit_anndata(
     adata: object,
     estimator: LatentVariableEstimator | str | None = None,
@@ -44,7 +52,7 @@ def fit_anndata(
     likelihood: object = None,
     size_factors: object = None,
     batch_key: str | None = None,
-    covariate_keys: Sequence[str] = (),
+    covariate_keys: Sequence[str] | None = (),
     key_added: str = "bochner",
     overwrite: bool = False,
     **params: object,
@@ -112,6 +120,7 @@ def fit_anndata(
     return _fit_and_write(adata, model, table, (size_factors, covariates), key_added, source)
 
 
+@checked(**_KEYS, modalities=[str, "array-like", None])
 def fit_mudata(
     mdata: object,
     estimator: LatentVariableEstimator | str | None = None,
@@ -122,7 +131,7 @@ def fit_mudata(
     likelihood: object = None,
     size_factors: object = None,
     batch_key: str | None = None,
-    covariate_keys: Sequence[str] = (),
+    covariate_keys: Sequence[str] | None = (),
     key_added: str = "bochner",
     overwrite: bool = False,
     **params: object,
@@ -182,7 +191,7 @@ def fit_mudata(
 def covariates_in(
     container: AnnData | MuData,
     batch_key: str | None,
-    covariate_keys: Sequence[str],
+    covariate_keys: Sequence[str] | None,
     rows: Sequence[str] | None,
     place: str = "adata",
 ) -> object:
@@ -193,7 +202,7 @@ def covariates_in(
     ----------
     container : AnnData or MuData
     batch_key : str or None
-    covariate_keys : sequence of str
+    covariate_keys : sequence of str or None
     rows : sequence of str, optional
         Names; None: all rows.
     place : str
@@ -204,7 +213,8 @@ def covariates_in(
     InputError
         No such column.
     """
-    keys = [covariate_keys] if isinstance(covariate_keys, str) else [*covariate_keys]
+    given = () if covariate_keys is None else covariate_keys
+    keys = [given] if isinstance(given, str) else [*given]
     keys = [*([] if batch_key is None else [batch_key]), *keys]
     if not keys:
         return None
@@ -232,7 +242,7 @@ def _keys(key: str) -> tuple[str, str]:
 def _check_column(
     container: AnnData | MuData, column: str, option: str, place: str = "adata"
 ) -> None:
-    if column not in container.obs:
+    if not isinstance(column, Hashable) or column not in container.obs:
         known = listing([repr(str(name)) for name in container.obs.columns]) or "no columns"
         do = f"choose {option} from them, or pass an array"
         do = do if option == "size_factors" else f"choose {option} from them"

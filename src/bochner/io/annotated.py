@@ -6,7 +6,7 @@ import functools
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -172,7 +172,7 @@ def from_mudata(
         )
     modalities = [modalities] if isinstance(modalities, str) else modalities
     names = list(mdata.mod) if modalities is None else list(modalities)
-    absent = [repr(name) for name in names if name not in mdata.mod]
+    absent = [repr(name) for name in names if name not in list(mdata.mod)]
     if absent or not names:
         got = f"no {listing(absent)}" if absent else "none"
         raise InputError(
@@ -281,7 +281,7 @@ def _check_expanded(path: Path, memory: Memory) -> None:
 
 
 def _chosen(mapping: Mapping[str, T], key: str, place: str, option: str) -> T:
-    if key not in mapping:
+    if not isinstance(key, Hashable) or key not in mapping:
         known = list(mapping)
         do = (
             f"choose {option} from {listing([repr(name) for name in known])}"
