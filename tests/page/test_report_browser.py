@@ -5,6 +5,7 @@ quiet.
 ``BOCHNER_CHROMIUM`` names a browser that is not on the path.
 """
 
+import copy
 import csv
 import re
 import warnings
@@ -77,8 +78,12 @@ def test_the_page_loads_and_every_figure_is_drawn(page):
     assert not page.tab.locator("#failure").is_visible()
 
 
-def test_axes_of_narrow_pages_have_two_numbers_at_least(browser, path):
-    opened = Page(browser, path, viewport={"width": 390, "height": 800})
+def test_axes_of_narrow_pages_have_two_numbers_at_least(browser, model, tmp_path):
+    # of 80 steps, one multiple of 50
+    long = copy.copy(model[0])
+    long.elbo_history_ = np.linspace(-7500.0, -6600.0, 80)
+    page = bo.report(long, path=tmp_path / "r.html")
+    opened = Page(browser, page, viewport={"width": 390, "height": 800})
     opened.tab.locator("#bound").scroll_into_view_if_needed()
     opened.tab.wait_for_selector("#bound svg")
     for of_axis in ("text.tick.middle", "text.tick.end"):  # steps, nats
