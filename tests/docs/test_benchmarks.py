@@ -219,8 +219,51 @@ NUMBERS = (
     "nine",
     "ten",
 )
+
+
+def _capacity(column: str, method: str) -> float:
+    return mean("capacity", column, data="MNIST", method=method)
+
+
+def _beside_the_default(column: str, method: str) -> float:
+    return _capacity(column, method) - _capacity(column, "Q=2 H=100")
+
+
+def _saved(method: str) -> float:
+    return -100 * _beside_the_default("seconds", method) / _capacity("seconds", "Q=2 H=100")
+
+
 # File of the sentence, pattern with a group per figure, and what the stored rows say
 SENTENCES = [
+    (
+        "docs/models.md",
+        r"a bound of (\S+) with Q = 1, H = 200 and of (\S+) with Q = 8, H = 25, "
+        r"and costs (\d+) and (\d+) s",
+        lambda: tuple(
+            format(_capacity(column, method), ",.0f")
+            for column in ("elbo", "seconds")
+            for method in ("Q=1 H=200", "Q=8 H=25")
+        ),
+    ),
+    (
+        "docs/models.md",
+        r"default gain (\S+) \(frequencies\) or (\S+) nats \(components\)",
+        lambda: tuple(
+            format(_beside_the_default("elbo", method), ",.0f")
+            for method in ("Q=2 H=200", "Q=4 H=100")
+        ),
+    ),
+    (
+        "docs/models.md",
+        r"half of them lose (\S+) or (\S+) nats and save (\d+) or (\d+) % of the time",
+        lambda: (
+            *(
+                format(-_beside_the_default("elbo", method), ",.0f")
+                for method in ("Q=2 H=50", "Q=1 H=100")
+            ),
+            *(format(_saved(method), ".0f") for method in ("Q=2 H=50", "Q=1 H=100")),
+        ),
+    ),
     (
         "README.md",
         r"took (\S+) times UMAP's time \((\w+) seeds",
