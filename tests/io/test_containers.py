@@ -477,6 +477,13 @@ def test_arguments_of_other_types_are_refused_before_a_fit(table, options, what)
 
 
 @needs_anndata
+def test_an_anndata_without_columns_is_not_told_to_have_rows(table):
+    text = r"shape \(\d+, 0\) in adata\. Save at least one row and one column"
+    with pytest.raises(InputError, match=text):
+        bo.fit_anndata(annotated(table)[:, :0].copy())
+
+
+@needs_anndata
 def test_an_anndata_without_data_or_with_repeated_names(table):
     empty = anndata.AnnData(obs=names("ab"))
     empty.layers["counts"] = np.ones((2, 0))

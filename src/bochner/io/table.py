@@ -82,11 +82,8 @@ def as_matrix(array: NDArray[np.generic], place: str) -> NDArray[np.float64]:
         )
         raise InputError(message("real numbers", f"the type {array.dtype} in {place}", do))
     if array.size == 0:
-        raise InputError(
-            message(
-                "data", f"an array of shape {array.shape} in {place}", "save at least one row"
-            )
-        )
+        got = f"an array of shape {array.shape} in {place}"
+        raise InputError(message("data", got, "save at least one row and one column"))
     if array.dtype.kind in "iu":
         whole: NDArray[Any] = array
         beyond = ((whole > EXACT) | (whole < -EXACT)).any(axis=0)
