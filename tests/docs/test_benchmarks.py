@@ -221,6 +221,9 @@ NUMBERS = (
 )
 
 
+HELD_OUT = "D held out, 100 steps from PCA"
+
+
 def _capacity(column: str, method: str) -> float:
     return mean("capacity", column, data="MNIST", method=method)
 
@@ -235,6 +238,14 @@ def _saved(method: str) -> float:
 
 # File of the sentence, pattern with a group per figure, and what the stored rows say
 SENTENCES = [
+    (
+        "docs/uncertainty.md",
+        r"ask for \((\d+) on average\), 90 % intervals hold (\S+) %",
+        lambda: (
+            format(mean("imputation", "chosen", data="MNIST 10%", method=HELD_OUT), ".0f"),
+            f"{100 * mean('imputation', 'coverage', data='MNIST 10%', method=HELD_OUT):.1f}",
+        ),
+    ),
     (
         "docs/models.md",
         r"a bound of (\S+) with Q = 1, H = 200 and of (\S+) with Q = 8, H = 25, "
