@@ -9,7 +9,7 @@ import torch
 from bochner.likelihoods.binomial import Bernoulli, Binomial
 from bochner.likelihoods.poisson import Poisson
 from bochner.prediction.decoding import sample_at
-from bochner.prediction.row_batch import by_draw, log_likelihood, row_keys
+from bochner.prediction.row_batch import Batch, by_draw, log_likelihood, row_keys
 from bochner.prediction.row_density import log_density
 from bochner.random import generator
 from helpers.posteriors import count_view, drawn_rows, gaussian_view, half_seen_view
@@ -66,6 +66,22 @@ def test_densities_of_rows_that_lie_far_out_are_the_integrals():
     view, x = gaussian_view(1, m=60)
     y = 2.0 * drawn_rows(view, 1, 30)[1]
     _agree(log_density([view], x, [y], seed=0), _integral(view, y, 1, 20001))
+
+
+@pytest.mark.parametrize(("seed", "hidden"), [(0, 0.0), (1, 0.3), (2, 0.3), (3, 0.3)])
+def test_rows_of_five_latents_and_little_noise_have_the_mode_where_they_were_drawn(
+    seed, hidden
+):
+    """Of one row in sixty no climb had reached it, and thousands of nats were missing."""
+    view, candidates = gaussian_view(5, m=30, n=300, s2=1e-4, seed=seed)
+    x, y = drawn_rows(view, 5, 60)
+    y[torch.rand(y.shape, generator=generator(seed, "holes")) < hidden] = torch.nan
+    keys, beside = row_keys(["a"], [y]), torch.zeros(60, 0, dtype=torch.float64)
+    batch = Batch([view], [y], by_draw([view], [y]), [None], keys, 0, beside)
+    # the evidence of the modes near there, by Laplace's method, is a part of the density
+    part = batch.modes_near(x).log_weights.logsumexp(1) - math.log(len(view.draws))
+    density, _ = log_density([view], candidates, [y], seed=0)
+    assert float((density - part).min()) > -1.0
 
 
 @pytest.mark.parametrize(("rate", "n_nodes"), [(1e3, 4001), (1e5, 20001)])

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.features.fourier import alike, with_covariates
-from bochner.latent_inference.infer import MANY_DIMENSIONS, best_apart, place
+from bochner.latent_inference.infer import MANY_DIMENSIONS, N_MODES, best_apart, place
 from bochner.latent_inference.mixtures import Modes, joined
 from bochner.latent_inference.modes import Placement
 from bochner.latent_inference.predictive_modes import (
@@ -35,6 +35,12 @@ _ROUNDS = (128, 256, 1024, 1024)
 _LOCAL_ROUNDS = (64, 256, 1024, 1024)
 # In many dimensions no proposal resembles the posterior enough for more samples to help.
 _MANY_ROUNDS = (256,)
+# Rows of more dimensions than these whose best mode misses them by more than so many standard
+# deviations of what noise does climb again, from so many places: in one row of thirty hundreds of
+# nats were missing where noise was small. All others would pay twice the time for nothing.
+_FEW_DIMENSIONS = 3
+_N_CLIMBS = 32
+_MISSED = 6.0
 # Rows are told apart by their scaled values to so many binary digits: rounding does not reach them.
 _DIGITS = 2.0**20
 _LARGE = 1e300
@@ -159,7 +165,7 @@ class Batch:
             return _MANY_ROUNDS
         return _ROUNDS if all_conjugate(self.views) else _LOCAL_ROUNDS
 
-    def modes(self, candidates: Tensor, cloud: Cloud | None) -> Modes:
+    def modes(self, candidates: Tensor, cloud: Cloud | None, n_climbs: int = N_MODES) -> Modes:
         """Return the modes of every draw, from candidates and the best of a cloud."""
         parts = []
         for which in combinations(self.draws):
@@ -168,6 +174,7 @@ class Batch:
                 candidates,
                 self.rows,
                 self.offsets,
+                n_climbs,
                 polish=False,
                 encoded=True,
                 covariates=self.covariates,
@@ -176,6 +183,42 @@ class Batch:
                 start = _with_starts(start, cloud.places[:, :_N_STARTS])
             parts.append(self._climbed(which, start))
         return joined(parts)
+
+    def more_modes(
+        self, found: Modes, candidates: Tensor, cloud: Cloud | None
+    ) -> tuple[Tensor, Modes]:
+        """Return which Gaussian rows the modes found do not fit, and modes from more places."""
+        dim = candidates.shape[1]
+        missed = torch.zeros(0, dtype=torch.int64)
+        if _FEW_DIMENSIONS < dim <= MANY_DIMENSIONS and all_conjugate(self.views):
+            missed = self._misses(found.means[:, 0]).nonzero()[:, 0]
+        if not len(missed):
+            return missed, found.at(missed)
+        nearby = None if cloud is None else cloud.at(missed)
+        return missed, self.at(missed).modes(candidates, nearby, _N_CLIMBS)
+
+    def _misses(self, x: Tensor) -> Tensor:
+        """Return whether Gaussian rows are further from what places (n, D) predict than noise puts
+        them, under every draw.
+        """
+        at = with_covariates(x, self.covariates)
+        square = torch.zeros(len(self.keys), dtype=torch.float64)
+        count = torch.zeros_like(square)
+        for of_view, y, offset in zip(self.draws, self.rows, self.offsets, strict=True):
+            observed = ~y.isnan()
+            count += observed.sum(1)
+            of_draws = []
+            for one in of_view:
+                (draw,) = one.whole.draws
+                mean, variance = one.whole.psi(draw, draw.features(at), offset)
+                law = one.whole.predictive
+                # of a normal distribution half a square
+                gap = law.log_predictive(mean, mean, variance) - law.log_predictive(
+                    y.nan_to_num(), mean, variance
+                )
+                of_draws.append(2.0 * (gap * observed).sum(1))
+            square += torch.stack(of_draws).amin(0)
+        return square > count + _MISSED * (2.0 * count).sqrt()
 
     def cloud(self, candidates: Tensor) -> Cloud | None:
         """Return where each row is probable of some candidates and of points all around; None in

@@ -76,9 +76,14 @@ def log_density(
         keyed = [keys[i] for i in some.tolist()]
         batch = Batch(views, shown, draws, offsets_of(sizes, some), keyed, seed, beside[some])
         cloud = batch.cloud(candidates)
-        first = Proposal.about(batch.modes(candidates, cloud), cloud)
+        modes = batch.modes(candidates, cloud)
         rounds = batch.rounds(candidates.shape[1])
-        density[some], error[some] = _estimate(batch, first, rounds)
+        density[some], error[some] = _estimate(batch, Proposal.about(modes, cloud), rounds)
+        missed, more = batch.more_modes(modes, candidates, cloud)
+        if len(missed):
+            nearby = None if cloud is None else cloud.at(missed)
+            better = _estimate(batch.at(missed), Proposal.about(more, nearby), rounds)
+            density[some[missed]], error[some[missed]] = better
     observed = torch.stack([(~y.isnan()).any(1) for y in rows]).any(0)
     nothing = torch.zeros_like(density)
     return torch.where(observed, density, nothing), torch.where(observed, error, nothing)
