@@ -24,6 +24,7 @@ from bochner.regression.nonconjugate import nonconjugate_evidence
 from bochner.regression.observations import CompleteBlock, EncodedBlock, IncompleteBlock
 from bochner.weight_posterior.conditioning import SharedDraw
 from bochner.weight_posterior.posterior import ViewPosterior
+from helpers.tensor_sizes import LargestTensor
 
 N, M, L = 23, 4, 3
 
@@ -227,7 +228,10 @@ def test_covariates_shift_what_a_place_decodes_to(dim):
 def test_effects_are_those_of_ridge_regression_on_what_is_observed():
     _, beside, _, _, Y = _problem(2)
     Y[3, 1], Y[5:9, 2] = torch.nan, torch.nan
-    got = linear_effects(Covariates(beside, (0, 0, 1)), Y)
+    with LargestTensor() as largest:
+        got = linear_effects(Covariates(beside, (0, 0, 1)), Y)
+    # not rows x columns x covariates
+    assert largest.numel <= max(Y.numel(), Y.shape[1] * L * L, len(Y) * L * L)
     for y, column in zip(Y.T, got.T, strict=True):
         observed = ~y.isnan()
         design = beside[observed]

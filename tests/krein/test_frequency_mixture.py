@@ -12,6 +12,7 @@ from torch.distributions import MultivariateNormal, Wishart
 
 from bochner import random
 from bochner.krein.frequency_mixture import FrequencyMixture, Moments
+from helpers.tensor_sizes import LargestTensor
 
 pytestmark = pytest.mark.filterwarnings("ignore:Singular sample detected")
 
@@ -113,3 +114,18 @@ def test_prior_pulls_as_the_mixture_says():
     torch.testing.assert_close(
         natural[3], sum(phi[k] * mixture.precision[k] @ mixture.centre[k] for k in range(4))
     )
+
+
+def test_no_tensor_has_frequencies_beside_covariances():
+    """With 784 frequencies of 784 columns one took 38 GB, and the process was killed."""
+    n, d, n_mixtures = 40, 20, 4
+    source = random.generator(0, "sizes")
+    mean = torch.randn(n, d, generator=source, dtype=torch.float64)
+    known = Moments(mean, torch.ones_like(mean))
+    with LargestTensor() as largest:
+        mixture = FrequencyMixture.start(known, n_mixtures, 1.5, source).update(known)
+        mixture.bound(known)
+    assert largest.numel <= max(n * n_mixtures * d, n_mixtures * d * d)
+    with LargestTensor() as largest:
+        mixture.natural_parameters()
+    assert largest.numel <= n * d * d

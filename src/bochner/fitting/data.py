@@ -395,7 +395,10 @@ def linear_effects(covariates: Covariates, Y: Tensor, rows: Tensor | None = None
     if bool(observed.all()):
         gram = (design.T @ design)[None]
     else:
-        gram = torch.einsum("nm,nk,nl->mkl", observed, design, design)
+        # as einsum multiplies three factors, all rows would stand beside all columns L times
+        products = (design[:, :, None] * design[:, None]).flatten(1)
+        n_covariates = design.shape[1]
+        gram = (observed.T @ products).reshape(-1, n_covariates, n_covariates)
     gram.diagonal(dim1=-2, dim2=-1).add_(_RIDGE)
     if gram.shape[0] == 1:
         return design @ cholesky(gram[0]).solve(cross)

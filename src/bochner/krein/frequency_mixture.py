@@ -151,9 +151,9 @@ class FrequencyMixture:
             + self.responsibilities.sum(0)[:, None, None] * self.precision
         )
         covariance = torch.cholesky_inverse(torch.linalg.cholesky(precision))
-        natural = torch.einsum(
-            "kij,hk,hj->ki", self.precision, self.responsibilities, moments.mean
-        )
+        # of three factors einsum may hold the product of the first two, (T, d, d, H)
+        total = self.responsibilities.T @ moments.mean
+        natural = torch.einsum("kij,kj->ki", self.precision, total)
         return replace(
             self, centre=torch.einsum("kij,kj->ki", covariance, natural), centre_cov=covariance
         )
@@ -191,9 +191,8 @@ class FrequencyMixture:
     def natural_parameters(self) -> tuple[Tensor, Tensor]:
         """Return sum_k phi_hk E[Lambda_k], (H, d, d), and sum_k phi_hk E[Lambda_k] m_k, (H, d)."""
         precision = torch.einsum("hk,kij->hij", self.responsibilities, self.precision)
-        return precision, torch.einsum(
-            "hk,kij,kj->hi", self.responsibilities, self.precision, self.centre
-        )
+        natural = torch.einsum("kij,kj->ki", self.precision, self.centre)
+        return precision, self.responsibilities @ natural
 
     def bound(self, moments: Moments) -> Tensor:
         """Return E[log p(w, z, mu, Lambda, v, alpha)] - E[log q] but for the entropy of q(w),
