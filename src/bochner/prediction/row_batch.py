@@ -39,7 +39,7 @@ _MANY_ROUNDS = (256,)
 # deviations of what noise does climb again, from so many places: in one row of thirty hundreds of
 # nats were missing where noise was small. All others would pay twice the time for nothing.
 _FEW_DIMENSIONS = 3
-_N_CLIMBS = 32
+N_CLIMBS = 32
 _MISSED = 6.0
 # Rows are told apart by their scaled values to so many binary digits: rounding does not reach them.
 _DIGITS = 2.0**20
@@ -184,41 +184,25 @@ class Batch:
             parts.append(self._climbed(which, start))
         return joined(parts)
 
-    def more_modes(
-        self, found: Modes, candidates: Tensor, cloud: Cloud | None
-    ) -> tuple[Tensor, Modes]:
-        """Return which Gaussian rows the modes found do not fit, and modes from more places."""
-        dim = candidates.shape[1]
-        missed = torch.zeros(0, dtype=torch.int64)
-        if _FEW_DIMENSIONS < dim <= MANY_DIMENSIONS and all_conjugate(self.views):
-            missed = self._misses(found.means[:, 0]).nonzero()[:, 0]
-        if not len(missed):
-            return missed, found.at(missed)
-        nearby = None if cloud is None else cloud.at(missed)
-        return missed, self.at(missed).modes(candidates, nearby, _N_CLIMBS)
-
-    def _misses(self, x: Tensor) -> Tensor:
-        """Return whether Gaussian rows are further from what places (n, D) predict than noise puts
-        them, under every draw.
+    def missed(self, found: Modes) -> Tensor:
+        """Return which Gaussian rows are further from what their best mode predicts than noise puts
+        them, under every draw: their numbers, (l,).
         """
-        at = with_covariates(x, self.covariates)
+        dim = found.means.shape[2]
+        if not (_FEW_DIMENSIONS < dim <= MANY_DIMENSIONS and all_conjugate(self.views)):
+            return torch.zeros(0, dtype=torch.int64)
+        at = with_covariates(found.means[:, 0], self.covariates)
         square = torch.zeros(len(self.keys), dtype=torch.float64)
         count = torch.zeros_like(square)
-        for of_view, y, offset in zip(self.draws, self.rows, self.offsets, strict=True):
-            observed = ~y.isnan()
-            count += observed.sum(1)
+        for of_view, y in zip(self.draws, self.rows, strict=True):
             of_draws = []
             for one in of_view:
                 (draw,) = one.whole.draws
-                mean, variance = one.whole.psi(draw, draw.features(at), offset)
-                law = one.whole.predictive
-                # of a normal distribution half a square
-                gap = law.log_predictive(mean, mean, variance) - law.log_predictive(
-                    y.nan_to_num(), mean, variance
-                )
-                of_draws.append(2.0 * (gap * observed).sum(1))
+                mean, variance = one.whole.predict(*one.whole.psi(draw, draw.features(at)))
+                of_draws.append(((y - mean).square() / variance).nansum(1))
             square += torch.stack(of_draws).amin(0)
-        return square > count + _MISSED * (2.0 * count).sqrt()
+            count += (~y.isnan()).sum(1)
+        return (square > count + _MISSED * (2.0 * count).sqrt()).nonzero()[:, 0]
 
     def cloud(self, candidates: Tensor) -> Cloud | None:
         """Return where each row is probable of some candidates and of points all around; None in

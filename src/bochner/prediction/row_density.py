@@ -22,7 +22,7 @@ from bochner.latent_inference.mixtures import merged
 from bochner.latent_inference.predictive_modes import peaked
 from bochner.likelihoods.likelihood import Offsets, offsets_of
 from bochner.prediction.proposals import Proposal
-from bochner.prediction.row_batch import Batch, by_draw, row_keys
+from bochner.prediction.row_batch import N_CLIMBS, Batch, by_draw, row_keys
 from bochner.prediction.turned_rows import whole_rows
 from bochner.weight_posterior.posterior import ViewPosterior
 
@@ -79,11 +79,11 @@ def log_density(
         modes = batch.modes(candidates, cloud)
         rounds = batch.rounds(candidates.shape[1])
         density[some], error[some] = _estimate(batch, Proposal.about(modes, cloud), rounds)
-        missed, more = batch.more_modes(modes, candidates, cloud)
+        missed = batch.missed(modes)
         if len(missed):
-            nearby = None if cloud is None else cloud.at(missed)
-            better = _estimate(batch.at(missed), Proposal.about(more, nearby), rounds)
-            density[some[missed]], error[some[missed]] = better
+            rest, nearby = batch.at(missed), cloud and cloud.at(missed)
+            better = Proposal.about(rest.modes(candidates, nearby, N_CLIMBS), nearby)
+            density[some[missed]], error[some[missed]] = _estimate(rest, better, rounds)
     observed = torch.stack([(~y.isnan()).any(1) for y in rows]).any(0)
     nothing = torch.zeros_like(density)
     return torch.where(observed, density, nothing), torch.where(observed, error, nothing)

@@ -337,10 +337,9 @@ def distributed() -> Iterator[Processes]:
         _begin(dist)
     link = Link(dist.new_group(backend="gloo", timeout=_PATIENCE))
     store = _store_of(dist, link)
-    watch = Watch(store, dist.get_rank(link.group), dist.get_world_size(link.group))
-    size = dist.get_world_size(link.group)
+    rank, size = dist.get_rank(link.group), dist.get_world_size(link.group)
     # what only several need, such as landmarks, is not asked of one
-    processes = Joined(link, watch) if size > 1 else ALONE
+    processes = Joined(link, Watch(store, rank, size)) if size > 1 else ALONE
     token = _CURRENT.set(processes)
     try:
         yield processes
