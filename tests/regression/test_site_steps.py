@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
+import bochner as bo
 from bochner.kernels.base import Frequencies
 from bochner.likelihoods import Poisson
 from bochner.models.sites import Sites
@@ -123,3 +126,50 @@ def test_zeros_where_large_counts_are_are_fitted_as_well_as_by_one_mean():
     solution, used = swept_until_settled(features, likelihood, entries, TOLERANCE, 2)
     for bound in (float(of_passes), float(solution.bounds(used).sum())):
         assert bound > constant(block) - 10.0 * block.Y.numel()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("seed", range(3))
+def test_sites_that_lead_astray_give_way_to_log_means_without_latents(seed):
+    """Whole numbers in other units are far more dispersed than Poisson counts: the sites of zeros
+    hold log means from above only where other rows let them.
+    """
+    x, f, likelihood, block = long_tailed(seed)
+    # as few as the features tell apart
+    x, block = x[:20], EncodedBlock.of(1e5 * block.Y[:20].clamp(max=5.0))
+    sites = Sites(likelihood, block.Y, block.mask, block.offset, 2)
+    features = features_of(x, f, block)
+    entries = Entries.of(sites, block, None)
+    # psi has gone up by 50 at zeros, as it may where they hold it from one side
+    zeros = entries.y == 0.0
+    astray = replace(
+        entries,
+        precision=torch.where(zeros, 1.0, entries.precision),
+        shift=torch.where(zeros, 50.0, entries.shift),
+    )
+    given = (features, likelihood, astray, TOLERANCE)
+    followed = float(entry_pass(*given).bounds(astray).sum())
+    least = constant(block) - 10.0 * block.Y.numel()
+    assert followed < 1e8 * least
+    solution, used = swept(*given, 1)
+    assert float(solution.bounds(used).sum()) > 1e6 * least
+    solution, used = swept_until_settled(*given, 2)
+    assert float(solution.bounds(used).sum()) > least
+    weights = weights_from(features, astray.precision, astray.shift, astray.sizes, TOLERANCE)
+    _, of_passes = SitePasses(block, [x], f, likelihood, sites).settled(weights, TOLERANCE)
+    assert float(of_passes) > least
+
+
+@pytest.mark.parametrize("seed", [0, 101])
+def test_counts_in_other_units_are_fitted_better_than_by_a_mean(seed):
+    """Latents and kernels followed the gradients of log means that were 1,000 nats too high, to
+    bounds of -1e85.
+    """
+    source = np.random.default_rng(seed)
+    counts = source.poisson(np.exp(source.normal(size=(60, 8)))) * 1e5
+    model = bo.NGMVLVM(2, likelihood="poisson", max_iter=150, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(counts)
+    block = EncodedBlock.of(torch.as_tensor(counts))
+    assert model.elbo_ > 0.1 * constant(block)

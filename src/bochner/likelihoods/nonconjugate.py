@@ -63,6 +63,21 @@ class NonConjugateLikelihood(Likelihood, ABC):
         """
         return slopes.touching()
 
+    def followed(self, y: Tensor, slopes: Slopes) -> Slopes:  # noqa: ARG002 - most are bounded
+        """Return the slopes that gradients in latents and spectra are taken from: those of the
+        bound, where single entries cannot outweigh all others.
+
+        Parameters
+        ----------
+        y : Tensor of shape (n, m)
+        slopes : Slopes
+
+        Returns
+        -------
+        Slopes
+        """
+        return slopes
+
     def beyond_sites(
         self,
         slopes: Slopes,  # noqa: ARG002 - sites of counts change little from draw to draw

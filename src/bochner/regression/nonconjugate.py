@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -147,7 +147,8 @@ def nonconjugate_evidence(
         holder.append(_Touch(precision, shift, slope, bound, gap))
         if not wanted:
             return scale * bound.sum(), ()
-        upstream = scale * _feature_gradient(solution, used)
+        followed = replace(solution, slopes=likelihood.followed(used.y, slopes))
+        upstream = scale * _feature_gradient(followed, used)
         left = used.shift - used.precision * solution.latent
         beyond = likelihood.beyond_sites(slopes, used.precision, left)
         if beyond is not None:

@@ -22,7 +22,9 @@ from bochner.regression.site_steps import (
     SLACK,
     SiteRule,
     Step,
+    astray,
     furthest,
+    poor,
     settled,
 )
 from bochner.regression.weighted_grams import QuadraticForms
@@ -96,6 +98,12 @@ class Entries:
             tuple(c for c in counts if c),
             m / len(chosen),
         )
+
+    def without_latents(self, likelihood: NonConjugateLikelihood) -> Entries:
+        """Return these entries with sites that hold psi at intercept plus offset."""
+        exact = torch.zeros_like(self.total)
+        precision, _ = likelihood.slopes(self.y, self.total, exact, self.columns).touching()
+        return replace(self, precision=self.mask.apply(precision), shift=exact)
 
     def towards(self, laid: Entries, share: Tensor) -> Entries:
         """Return these entries with sites that lie so far on the way to other ones, by group,
@@ -177,7 +185,7 @@ def swept(
         The first of them brings q(A) alone up to date.
     """
     sweep = _Sweep(features, likelihood, tol, factors_in)
-    here = sweep.at(entries)
+    here = sweep.begin(entries)
     for _ in range(n_sweeps - 1):
         here = sweep.step(FEW_SHARES, here, likelihood.site).end
     return here
@@ -195,7 +203,7 @@ def swept_until_settled(
     """
     sweep = _Sweep(features, likelihood, tol, torch.float64)
     step_from = functools.partial(sweep.step, SHARES)
-    given = (sweep.at(entries), likelihood.site, entries.y.numel(), n_sweeps - 1)
+    given = (sweep.begin(entries), likelihood.site, entries.y.numel(), n_sweeps - 1)
     return settled(step_from, *given).end
 
 
@@ -212,6 +220,22 @@ class _Sweep:
         """Return the pass that their sites lead to, and the entries."""
         given = (self.features, self.likelihood, entries, self.tol)
         return entry_pass(*given, factors_in=self.factors_in), entries
+
+    def begin(self, entries: Entries) -> tuple[Pass, Entries]:
+        """Return the pass that the sites of entries lead to, of groups that these have led
+        astray one whose mean of psi is intercept plus offset, and its entries.
+
+        Sites of counts far below the mean of their column hold psi from above only as far as the
+        sites of other rows let them: under a fresh spectrum it was 1,000 nats too high, from where
+        steps do not come back, and latents followed the gradient.
+        """
+        here = self.at(entries)
+        bound = here[0].bounds(entries)
+        if not poor(bound, len(entries.y), entries.sizes):
+            return here
+        without = entries.without_latents(self.likelihood)
+        share = astray(bound, self.at(without)[0].bounds(without))
+        return self.at(entries.towards(without, share)) if bool(share.any()) else here
 
     def step(
         self, shares: tuple[float, ...], begin: tuple[Pass, Entries], rule: SiteRule

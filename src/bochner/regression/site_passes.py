@@ -36,7 +36,16 @@ from bochner.regression.conjugate_gradients import (
 )
 from bochner.regression.evidence import CHUNK_ROWS
 from bochner.regression.observations import EncodedBlock
-from bochner.regression.site_steps import SHARES, SLACK, SiteRule, Step, furthest, settled
+from bochner.regression.site_steps import (
+    SHARES,
+    SLACK,
+    SiteRule,
+    Step,
+    astray,
+    furthest,
+    poor,
+    settled,
+)
 from bochner.regression.weighted_grams import quadratic_forms, weighted_grams
 
 # Numbers in the precisions of all entries up to which they are held between the products of a
@@ -174,8 +183,23 @@ class SitePasses:
         n_entries = self._n_rows * len(self.columns)
         rule = self._likelihood.site
         step_from = functools.partial(self._step, tol)
-        end = settled(step_from, self.laid(weights, rule), rule, n_entries, least).end
+        end = settled(step_from, self._begin(weights, tol), rule, n_entries, least).end
         return end.weights, end.bound.sum()
+
+    def _begin(self, weights: Weights, tol: float) -> LaidSites:
+        """Lay the sites of all entries at a q(A), of groups that it is astray for at one of mean 0,
+        as `swept` does.
+        """
+        rule = self._likelihood.site
+        here = self.laid(weights, rule)
+        if not poor(here.bound, self._n_rows, self._sizes):
+            return here
+        none = torch.zeros_like(here.bound)
+        zeros = torch.zeros_like(weights.mean), torch.zeros_like(weights.covariance)
+        exact = Weights(*zeros, none, none, weights.sizes)
+        without = self.solved(self.laid(exact, _holding), tol)
+        share = astray(here.bound, self.laid(without, rule).bound)
+        return self.laid(weights.towards(without, share), rule) if bool(share.any()) else here
 
     def _step(self, tol: float, begin: LaidSites, rule: SiteRule) -> Step[LaidSites]:
         """Go towards the q(A) of the sites that are laid at one."""
@@ -318,3 +342,11 @@ class SitePasses:
             for total, addend in zip(totals, of_part(part), strict=True):
                 total.add_(addend)
         return self._processes.sums(totals)
+
+
+def _holding(
+    _y: Tensor, _mean: Tensor, _variance: Tensor, slopes: Slopes
+) -> tuple[Tensor, Tensor]:
+    """Give sites of the touching precision that hold psi where it is: a ``SiteRule``."""
+    precision, slope = slopes.touching()
+    return precision, torch.zeros_like(slope)

@@ -32,6 +32,11 @@ _SETTLED = 0.02
 SLACK = 1e-3
 # Steps at the most: with counts up to 1e5 and four numbers a row, 10 were left.
 MOST_STEPS = 30
+# Nats an entry below which sites may have led astray: a count of 1e7 has 9 at its mean.
+_POOR = -10.0
+# By how many times a bound must be the lower one for sites to be given up: of 1e4 a few steps are
+# left, which end higher than those from log means without latents.
+_ASTRAY = 1e6
 # Shares of the way that are tried, and those where each costs a step of training.
 SHARES = (*(0.5**k for k in range(10)), 0.0)
 FEW_SHARES = (1.0, 0.25, 0.0)
@@ -67,6 +72,21 @@ class Step(Generic[Taken]):
         """
         whole = torch.where(self.share > 0.0, self.gain / self.share, 0.0)
         return bool(whole.sum() <= _SETTLED * n_entries)
+
+
+def poor(bound: Tensor, n_rows: int, sizes: tuple[int, ...]) -> bool:
+    """Return whether some group of columns, (G,), is so far from its entries, or not a number, that
+    it is worth a pass to see how they fare without latents.
+    """
+    return not bool((bound >= _POOR * n_rows * bound.new_tensor(sizes)).all())
+
+
+def astray(bound: Tensor, without: Tensor) -> Tensor:
+    """Return which groups are so much further from their entries than without latents, (G,), that
+    steps do not come back, 1 or 0.
+    """
+    # of what is not a number nothing is kept
+    return (~(bound >= _ASTRAY * without)).double()
 
 
 def furthest(
