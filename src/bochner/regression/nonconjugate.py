@@ -27,7 +27,7 @@ from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.linalg import closed_form
 from bochner.memory import chunks
 from bochner.models.sites import DENSE, INTERCEPT_STD, Sites, SiteUpdate
-from bochner.regression.conjugate_gradients import precondition
+from bochner.regression.conjugate_gradients import group_sums, precondition
 from bochner.regression.evidence import CHUNK_ROWS
 from bochner.regression.observations import EncodedBlock, Rows
 from bochner.regression.site_entries import (
@@ -37,6 +37,7 @@ from bochner.regression.site_entries import (
     swept,
     swept_until_settled,
 )
+from bochner.regression.site_steps import poor
 
 # Relative error of a column's means. A thousandth of a nat an entry, which they could lose before,
 # was too much: sites of zeros and ones that latents separate settled where the bound is hundreds of
@@ -147,7 +148,10 @@ def nonconjugate_evidence(
         holder.append(_Touch(precision, shift, slope, bound, gap))
         if not wanted:
             return scale * bound.sum(), ()
-        followed = replace(solution, slopes=likelihood.followed(used.y, slopes))
+        followed = solution
+        if poor(group_sums(bound[None], used.sizes)[0], len(used.y), used.sizes):
+            # q(A) has not settled: single entries would outweigh all others
+            followed = replace(solution, slopes=likelihood.followed(used.y, slopes))
         upstream = scale * _feature_gradient(followed, used)
         left = used.shift - used.precision * solution.latent
         beyond = likelihood.beyond_sites(slopes, used.precision, left)
