@@ -91,10 +91,17 @@ def test_what_a_store_does_not_hold_is_refused(store, X):
             call()
 
 
-def test_a_store_without_x_names_its_layers(X, tmp_path):
+@pytest.mark.parametrize("written", [False, True])
+def test_a_store_without_x_names_its_layers(X, written, tmp_path):
     adata = anndata.AnnData(shape=X.shape)
     adata.layers["counts"] = X
     adata.write_zarr(tmp_path / "A.zarr")
+    if written:
+        # as anndata 0.12.0 does
+        store = zarr.open_group(tmp_path / "A.zarr", mode="a", use_consolidated=False)
+        store.create_array("X", shape=(), dtype="float32", overwrite=True)
+        store["X"].attrs["encoding-type"] = "null"
+        zarr.consolidate_metadata(store.store)
     with pytest.raises(
         InputError, match=r"X in .*A\.zarr, got layers/counts\. Choose one of them"
     ):

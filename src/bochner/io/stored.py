@@ -184,7 +184,8 @@ def zarr_matrix(path: Path, layer: str | None = None) -> tuple[Any, zarr.Group |
     opened = _open_zarr(path)
     if _encoding(opened) == "anndata":
         element = "X" if layer is None else f"layers/{layer}"
-        if element not in opened:
+        # anndata 0.12.0 writes that there is no X
+        if element not in opened or _encoding(opened[element]) == "null":
             held = [f"layers/{name}" for name in opened.get("layers", ())]
             got = listing(held) if held else "no layers"
             do = "choose one of them with --layer, or by its path: store.zarr/layers/NAME"
