@@ -160,7 +160,7 @@ def test_sites_that_lead_astray_give_way_to_log_means_without_latents(seed):
     assert float(of_passes) > least
 
 
-@pytest.mark.parametrize("seed", [0, 101])
+@pytest.mark.parametrize("seed", [0, 100])
 def test_counts_in_other_units_are_fitted_better_than_by_a_mean(seed):
     """Latents and kernels followed the gradients of log means that were 1,000 nats too high, to
     bounds of -1e85.

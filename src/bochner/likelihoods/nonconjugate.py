@@ -64,8 +64,8 @@ class NonConjugateLikelihood(Likelihood, ABC):
         return slopes.touching()
 
     def followed(self, y: Tensor, slopes: Slopes) -> Slopes:  # noqa: ARG002 - most are bounded
-        """Return the slopes that gradients in latents and spectra are taken from: those of the
-        bound, where single entries cannot outweigh all others.
+        """Return the slopes that gradients in latents and spectra are taken from where columns are
+        far from all their entries: those of the bound, unless single ones outweigh all others.
 
         Parameters
         ----------

@@ -188,7 +188,7 @@ class SitePasses:
 
     def _begin(self, weights: Weights, tol: float) -> LaidSites:
         """Lay the sites of all entries at a q(A), of groups that it is astray for at one of mean 0,
-        as `swept` does.
+        as `swept` does in memory: ``_Sweep.begin`` says why.
         """
         rule = self._likelihood.site
         here = self.laid(weights, rule)
