@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from bochner.features.fourier import columns_beside
-from bochner.latent_inference.mixtures import merged
+from bochner.latent_inference.mixtures import Modes, merged
 from bochner.latent_inference.predictive_modes import peaked
 from bochner.likelihoods.likelihood import Offsets, offsets_of
-from bochner.prediction.proposals import Proposal
-from bochner.prediction.row_batch import N_CLIMBS, Batch, by_draw, row_keys
+from bochner.prediction.proposals import Cloud, Proposal
+from bochner.prediction.row_batch import Batch, by_draw, gained, row_keys
 from bochner.prediction.turned_rows import whole_rows
 from bochner.weight_posterior.posterior import ViewPosterior
 
@@ -81,12 +81,25 @@ def log_density(
         density[some], error[some] = _estimate(batch, Proposal.about(modes, cloud), rounds)
         missed = batch.missed(modes)
         if len(missed):
-            rest, nearby = batch.at(missed), cloud and cloud.at(missed)
-            better = Proposal.about(rest.modes(candidates, nearby, N_CLIMBS), nearby)
-            density[some[missed]], error[some[missed]] = _estimate(rest, better, rounds)
+            better, proposal = _searched(batch.at(missed), candidates, cloud, modes, missed)
+            if len(better):
+                rest, which = batch.at(better), some[better]
+                density[which], error[which] = _estimate(rest, proposal, rounds)
     observed = torch.stack([(~y.isnan()).any(1) for y in rows]).any(0)
     nothing = torch.zeros_like(density)
     return torch.where(observed, density, nothing), torch.where(observed, error, nothing)
+
+
+def _searched(
+    rest: Batch, candidates: Tensor, cloud: Cloud | None, found: Modes, missed: Tensor
+) -> tuple[Tensor, Proposal]:
+    """Climb from more places; return which of the missed rows have more modes than were found, and
+    a proposal about these.
+    """
+    nearby = cloud and cloud.at(missed)
+    more = rest.more_modes(candidates, nearby)
+    better = gained(found.at(missed), more)
+    return missed[better], Proposal.about(more, nearby).at(better)
 
 
 @dataclass(frozen=True)
