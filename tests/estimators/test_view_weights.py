@@ -12,7 +12,8 @@ from bochner.errors import InputError
 from bochner.estimators.settings import view_options
 from bochner.fitting import plan
 from bochner.kernels.spectral_mixture import SpectralMixture
-from bochner.latent_inference.infer import candidate_scores, place, scores_at
+from bochner.latent_inference.candidates import candidate_scores, scores_at
+from bochner.latent_inference.infer import place
 from bochner.latent_inference.row_bound import target_for
 from bochner.objectives.elbo import draw, elbo
 from bochner.random import generator, row_noise

@@ -18,10 +18,10 @@ from bochner.latent_inference.mixtures import Modes, joined
 from bochner.latent_inference.modes import Limits, climb
 from bochner.latent_inference.predictive_modes import (
     climbed,
-    combinations,
     laplace_modes,
     predictive_target,
 )
+from bochner.latent_inference.row_misfit import combinations
 from bochner.likelihoods.binomial import Binomial
 from bochner.likelihoods.likelihood import Gaussian
 from bochner.likelihoods.negative_binomial import NegativeBinomial

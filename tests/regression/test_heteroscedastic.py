@@ -18,7 +18,7 @@ from bochner.features.fourier import fourier_features
 from bochner.fitting import plan
 from bochner.fitting.svd_compression import rotate
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
-from bochner.latent_inference.infer import candidate_scores, scores_at
+from bochner.latent_inference.candidates import candidate_scores, scores_at
 from bochner.latent_inference.row_bound import target_for
 from bochner.likelihoods.likelihood import Gaussian
 from bochner.models.lvm import GaussianLatents, LatentVariableModel, View

@@ -16,9 +16,19 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from bochner.features.fourier import alike, columns_beside
+from bochner.features.fourier import alike, columns_beside, with_covariates
+from bochner.latent_inference.candidates import (
+    MANY_DIMENSIONS,
+    Apart,
+    beginning,
+    candidate_scores,
+    scores_at,
+    shifted,
+    starts_around,
+)
 from bochner.latent_inference.fixed_order import FixedOrder, holds
 from bochner.latent_inference.many_rows import ManyRows
+from bochner.latent_inference.mixtures import Modes, joined
 from bochner.latent_inference.modes import (
     Placement,
     located,
@@ -26,7 +36,9 @@ from bochner.latent_inference.modes import (
     solved_exactly,
     too_steep,
 )
-from bochner.latent_inference.row_bound import rows_at_once, target_for
+from bochner.latent_inference.predictive_modes import climbed
+from bochner.latent_inference.row_bound import SETTLED, rows_at_once, target_for
+from bochner.latent_inference.row_misfit import MISSED, combinations, excess, narrow
 from bochner.likelihoods.likelihood import Offsets, offsets_of
 from bochner.processes import Processes
 from bochner.weight_posterior.posterior import (
@@ -38,10 +50,12 @@ from bochner.weight_posterior.posterior import (
 
 # Modes of a row that are kept.
 N_MODES = 3
-# Beyond so many dimensions a row climbs from its best start alone: others are far behind it.
-MANY_DIMENSIONS = 12
 # So many candidates, evenly among those given, are scored: Newton's steps bridge the gaps.
 _STARTS = 2000
+# Candidates that rows which their best mode misses climb from, beside points all around.
+_N_SEARCHED = 8
+# Nats that make another place the better one.
+_RISE = 1.0
 # So few climbs cost the same in double precision, since calls decide.
 _FEW = 96
 # Radians per unit of latent, whose square is what a wave multiplies rounding by, a Newton step: of
@@ -109,7 +123,7 @@ class Placer:
         self._views = views
         self._candidates = candidates[:: -(-candidates.shape[0] // _STARTS)]
         self._conjugate = all_conjugate(views)
-        self._best = _Apart(self._candidates)
+        self._best = Apart(self._candidates)
         many = tables and candidates.shape[0] >= _STARTS
         self.many = ManyRows(views, self._candidates, self._best) if many else None
 
@@ -170,9 +184,17 @@ class Placer:
         left = torch.arange(len(beside))
         if self.many is not None and not beside.shape[1]:
             left = self.many.place_in_cells(rows, offsets, n_modes, polish, out)
-        if not len(left):
-            return out
         given = Given(rows, offsets, beside)
+        if len(left):
+            self._place(given, left, n_modes, polish, out)
+        if polish and self._narrow and dim <= MANY_DIMENSIONS:
+            self._search(given, n_modes, out)
+        return out
+
+    def _place(
+        self, given: Given, left: Tensor, n_modes: int, polish: bool, out: Placement
+    ) -> None:
+        """Place rows from their best candidates."""
         doubtful = [left]
         if not (polish and (len(left) * n_modes <= _FEW or self._fast)):
             doubtful = list(self._place_roughly(given, left, n_modes, polish, out))
@@ -180,10 +202,50 @@ class Placer:
             rounded = self._place_exactly(given, doubtful, n_modes, out)
             if any(map(len, rounded)):
                 # what is kept does not depend on who asked for it first
-                _ = self._reconstructions if beside.shape[1] else self._scores_of_rows
+                _ = self._reconstructions if given.beside.shape[1] else self._scores_of_rows
                 with FixedOrder():
                     self._place_exactly(given, rounded, n_modes, out, in_order=True)
-        return out
+
+    def _search(self, given: Given, n_modes: int, out: Placement) -> None:
+        """Climb from many places with rows that have no draw's mode near their place which explains
+        them, and put those that gain at the best mode that any draw has.
+
+        Between training rows draws differ by more than small noise: where one has a row, the mean
+        of all, which other rows climb, has a chasm.
+        """
+        near = self._modes_of_draws(given, out.mean[:, None])
+        at = with_covariates(near.means[:, 0], given.beside)
+        away = excess(self._views, at, given.rows, given.offsets)
+        index = (away > MISSED).nonzero()[:, 0]
+        if not len(index):
+            return
+        some = given.of(index)
+        chosen = self._candidates[self._best(self._scores(some), _N_SEARCHED)]
+        around = starts_around(self._candidates.shape[1]).expand(len(index), -1, -1)
+        found = self._modes_of_draws(some, torch.cat([chosen, around], dim=1))
+        rise = found.log_weights.amax(1) - near.log_weights[index].amax(1)
+        better = (rise > _RISE).nonzero()[:, 0]
+        some, starts = some.of(better), found.means[better, :n_modes]
+        if not len(better):
+            return
+        # few are worth the last digits
+        found = self._modes_of_draws(some, starts, SETTLED)
+        means, covariances = found.means[:, :n_modes], found.covariances[:, :n_modes]
+        weights = found.log_weights[:, :n_modes].softmax(1)
+        out.put(index[better], Placement(means, covariances, weights, some.beside))
+
+    def _modes_of_draws(self, given: Given, starts: Tensor, *tolerance: float) -> Modes:
+        """Return modes of the predictive density under every draw, the best first."""
+        begin = beginning(starts, given.beside)
+        of_draws = [[replace(v, draws=(draw,)) for draw in v.draws] for v in self._views]
+        every = combinations(of_draws)
+        return joined(
+            [climbed(which, begin, given.rows, given.offsets, *tolerance) for which in every]
+        )
+
+    @functools.cached_property
+    def _narrow(self) -> bool:
+        return narrow(self._views)
 
     @functools.cached_property
     def _fast(self) -> bool:
@@ -319,9 +381,6 @@ class Given:
         return Given(rows, offsets_of(self.offsets, index), self.beside[index])
 
 
-_NONE = torch.zeros(0, 0, dtype=torch.bool)
-
-
 def groups_of_rows(
     views: Sequence[ViewPosterior],
     rows: Sequence[Tensor],
@@ -369,88 +428,5 @@ def groups_of_rows(
         )
 
 
-class _Apart:
-    """Chooses the best candidates of each row that are apart."""
-
-    def __init__(self, candidates: Tensor) -> None:
-        self._candidates = candidates
-
-    @functools.cached_property
-    def _near(self) -> Tensor:
-        return _near(self._candidates)
-
-    def __call__(self, scores: Tensor, count: int) -> Tensor:
-        """Return their numbers, (n, R); overwrites the scores, (n, C)."""
-        return best_apart(scores, self._near if count > 1 else _NONE, count)
-
-
 def _single(view: ViewPosterior) -> ViewPosterior:
     return replace(view, draws=tuple(draw.to(torch.float32) for draw in view.draws))
-
-
-def shifted(
-    view: ViewPosterior, book: tuple[Tensor, Tensor], covariates: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return reconstructions at some covariates (1, L): their means; uncertainties stay."""
-    if not covariates.shape[1]:
-        return book
-    effects = [
-        (covariates[0] * draw.frequencies.linear) @ draw.mean[-covariates.shape[1] :]
-        for draw in view.draws
-    ]
-    return book[0] + torch.stack(effects).mean(0), book[1]
-
-
-def scores_at(views: Sequence[ViewPosterior], candidates: Tensor) -> list[RowScores]:
-    """Return what scores rows at candidates, (C, D), view by view."""
-    return [view.scores_at(*view.reconstructions(candidates)) for view in views]
-
-
-def candidate_scores(
-    at: Sequence[RowScores], rows: Sequence[Tensor], offsets: Offsets
-) -> Tensor:
-    """Return weighted E log p(y | x, A) of the observed entries at every candidate, (n, C), up to a
-    constant.
-
-    Parameters
-    ----------
-    at : sequence over views of callable
-        ``scores_at`` the candidates.
-    rows : sequence over views of Tensor of shape (n, M_v), float64
-        Encoded.
-    offsets : sequence over views of Tensor of shape (n,), or None
-    """
-    parts = [of(y, offset) for of, y, offset in zip(at, rows, offsets, strict=True)]
-    return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
-
-
-def _near(candidates: Tensor) -> Tensor:
-    """Mark the candidates that are near each other, (C, C): less than half of the spread of them
-    all apart.
-    """
-    near: Tensor = (
-        torch.cdist(candidates, candidates) < 0.5 * candidates.std(0, unbiased=False).norm()
-    )
-    return near
-
-
-def best_apart(scores: Tensor, near: Tensor, count: int) -> Tensor:
-    """Return the best candidate of each row and the best ones that are far from those before, (n,
-    count).
-
-    Parameters
-    ----------
-    scores : Tensor of shape (n, C)
-        Overwritten.
-    near : Tensor of shape (C, C), bool
-        Which candidates are near each other.
-    count : int
-    """
-    chosen = []
-    for r in range(count):
-        # several times as fast as torch's
-        best = torch.from_numpy(scores.numpy().argmax(1))
-        chosen.append(best)
-        if r + 1 < count:
-            scores.masked_fill_(near[best], -torch.inf)
-    return torch.stack(chosen, dim=1)

@@ -8,7 +8,6 @@ its own, and their mixture resembles the posterior of the latent.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Sequence
 from typing import TypeVar
@@ -18,8 +17,8 @@ from torch import Tensor
 
 from bochner import random
 from bochner.features.fourier import columns_beside
+from bochner.latent_inference.candidates import MANY_DIMENSIONS
 from bochner.latent_inference.entry_terms import EntrywiseTerm, entries_of
-from bochner.latent_inference.infer import MANY_DIMENSIONS
 from bochner.latent_inference.mixtures import Modes, distinct
 from bochner.latent_inference.modes import MAX_STEPS, Limits, Placement, climb
 from bochner.latent_inference.row_bound import Target, rows_at_once
@@ -34,7 +33,7 @@ from bochner.likelihoods.likelihood import (
 from bochner.likelihoods.poisson import Poisson
 from bochner.linalg import cholesky, positive_inverse
 from bochner.memory import chunks
-from bochner.weight_posterior.posterior import NonConjugatePosterior, ViewPosterior
+from bochner.weight_posterior.posterior import ViewPosterior
 
 # Points of a kind at which rows are looked up, the standard deviation of those of a cloud.
 _N_POINTS = 96
@@ -44,8 +43,6 @@ _ON_LINE, _ALONG = 300, 9.0
 # Numbers of which densities are taken at once: about what stays in a processor's cache.
 CACHED_NUMBERS = 2**18
 
-# More combinations of the views' draws are not visited: the draws of all views are paired instead.
-_COMBINATIONS = 12
 # Steps of this length end a climb, unless they promise more nats, as where modes are narrow.
 _TOLERANCE, _RISE = 3e-3, 0.05
 # Nats by which a start may lie behind the best of its row: exp(-10) weighs little.
@@ -57,29 +54,12 @@ _NOWHERE = -1e300
 T = TypeVar("T")
 
 
-def combinations(by_draw: Sequence[Sequence[T]]) -> list[tuple[T, ...]]:
-    """Return one of every view's draws: every combination, or the first of all, the second of all
-    and so on where there are many.
-
-    Parameters
-    ----------
-    by_draw : sequence over views of sequences over draws
-        What each draw stands for.
-    """
-    counts = [len(of_view) for of_view in by_draw]
-    if math.prod(counts) <= _COMBINATIONS:
-        return list(itertools.product(*by_draw))
-    return [
-        tuple(of_view[s % count] for of_view, count in zip(by_draw, counts, strict=True))
-        for s in range(max(counts))
-    ]
-
-
 def climbed(
     views: Sequence[ViewPosterior],
     start: Placement,
     rows: Sequence[Tensor],
     offsets: Offsets,
+    tolerance: float = _TOLERANCE,
 ) -> Modes:
     """Climb from placed rows to the modes of their predictive densities.
 
@@ -92,6 +72,8 @@ def climbed(
     rows : sequence over views of Tensor of shape (n, M_v), float64
         Encoded.
     offsets : sequence over views of Tensor of shape (n,), or None
+    tolerance : float
+        A step of this length ends a climb.
 
     Returns
     -------
@@ -105,6 +87,7 @@ def climbed(
             start.of(torch.arange(part.start, part.stop)),
             [y[part] for y in rows],
             offsets_of(offsets, part),
+            tolerance,
         )
         for part in chunks(rows[0].shape[0], most)
     ]
@@ -120,12 +103,13 @@ def _climbed(
     start: Placement,
     rows: Sequence[Tensor],
     offsets: Offsets,
+    tolerance: float,
 ) -> Modes:
     dim = start.modes.shape[2]
     target = predictive_target(views, rows, dim, offsets, start.covariates)
     if dim <= MANY_DIMENSIONS:
         every = torch.ones_like(start.weights, dtype=torch.bool)
-        return laplace_modes(target, start.modes, every, _TOLERANCE, MAX_STEPS)
+        return laplace_modes(target, start.modes, every, tolerance, MAX_STEPS)
     n, n_modes, _ = start.modes.shape
     index = torch.arange(n).repeat_interleave(n_modes)
     points = start.modes.reshape(-1, dim)
@@ -236,14 +220,6 @@ def _term(view: ViewPosterior, y: Tensor, offset: Tensor | None) -> EntrywiseTer
         covariance,
         group_of,
     )
-
-
-def peaked(views: Sequence[ViewPosterior]) -> bool:
-    """Return whether curvature grows with e^psi: posteriors are narrow then, and far from
-    normal.
-    """
-    parts = (view for view in views if isinstance(view, NonConjugatePosterior))
-    return any(view.bound.extra_sweeps > 0 for view in parts)
 
 
 def points_around(candidates: Tensor, n_between: int = 0) -> Tensor:

@@ -23,7 +23,8 @@ from torch import Tensor
 
 from bochner import random
 from bochner.features.fourier import columns_beside
-from bochner.latent_inference.infer import candidate_scores, place, scores_at
+from bochner.latent_inference.candidates import candidate_scores, scores_at
+from bochner.latent_inference.infer import place
 from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.likelihood import Offsets, offsets_of, rows_of
 from bochner.memory import chunks

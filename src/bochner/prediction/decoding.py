@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.features.fourier import expected_features, jet, with_covariates
-from bochner.latent_inference.infer import MANY_DIMENSIONS
+from bochner.latent_inference.candidates import MANY_DIMENSIONS
 from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.likelihood import Offsets, offsets_of, rows_of

@@ -12,17 +12,22 @@ from torch import Tensor
 
 from bochner import random
 from bochner.features.fourier import alike, with_covariates
-from bochner.latent_inference.infer import MANY_DIMENSIONS, N_MODES, best_apart, place
+from bochner.latent_inference.candidates import (
+    MANY_DIMENSIONS,
+    beginning,
+    best_apart,
+    starts_around,
+)
+from bochner.latent_inference.infer import N_MODES, place
 from bochner.latent_inference.mixtures import Modes, joined
 from bochner.latent_inference.modes import Placement
 from bochner.latent_inference.predictive_modes import (
     CACHED_NUMBERS,
     climbed,
-    combinations,
-    peaked,
     points_around,
     table,
 )
+from bochner.latent_inference.row_misfit import MISSED, combinations, excess, peaked
 from bochner.likelihoods.likelihood import Offsets, offsets_of
 from bochner.memory import chunks
 from bochner.prediction.proposals import FREEDOM, Cloud
@@ -35,13 +40,10 @@ _ROUNDS = (128, 256, 1024, 1024)
 _LOCAL_ROUNDS = (64, 256, 1024, 1024)
 # In many dimensions no proposal resembles the posterior enough for more samples to help.
 _MANY_ROUNDS = (256,)
-# Rows whose best mode misses them by more than so many standard deviations of what noise does climb
-# again, from so many places and points of the prior, widened so far: of 200 rows of three latents
-# and a noise of 0.01, 16 had a mode that was not found, and lacked a thousand nats and more.
-_N_CLIMBS = 32
-_N_WIDE = 64
-_WIDE = 1.5
-_MISSED = 6.0
+# Rows that their best mode misses climb again, from so many candidates and from around: of 200 rows
+# of three latents and a noise of 0.01, 16 had a mode that was not found, and lacked a thousand nats
+# and more.
+_N_CLIMBS = 8
 # The evidence of modes, in nats, that more climbs add to a density which is worth another estimate.
 _GAIN = 0.05
 # Rows are told apart by their scaled values to so many binary digits: rounding does not reach them.
@@ -174,8 +176,7 @@ class Batch:
 
     def more_modes(self, candidates: Tensor, cloud: Cloud | None) -> Modes:
         """Return the modes of every draw from many places."""
-        source = random.generator(0, "score/more starts")
-        wide = _WIDE * random.normal(_N_WIDE, candidates.shape[1], source, "sobol")
+        wide = starts_around(candidates.shape[1])
         starts = [wide.expand(len(self.keys), -1, -1), *_best_of(cloud)]
         return self._modes(candidates, _N_CLIMBS, starts)
 
@@ -211,22 +212,8 @@ class Batch:
         if dim > MANY_DIMENSIONS or not (all_conjugate(self.views) or peaked(self.views)):
             return torch.zeros(0, dtype=torch.int64)
         at = with_covariates(found.means[:, 0], self.covariates)
-        square = torch.zeros(len(self.keys), dtype=torch.float64)
-        count = torch.zeros_like(square)
-        for of_view, y, offset in zip(self.draws, self.rows, self.offsets, strict=True):
-            whole = [one.whole for one in of_view]
-            if not (all_conjugate(whole) or peaked(whole)):
-                continue
-            of_draws = []
-            for view in whole:
-                (draw,) = view.draws
-                psi = view.psi(draw, draw.features(at), offset)
-                mean, variance = view.predict(*psi, offset)
-                away = ((y - mean).square() / variance).nan_to_num(nan=torch.inf)
-                of_draws.append(torch.where(y.isnan(), 0.0, away).sum(1))
-            square += torch.stack(of_draws).amin(0)
-            count += (~y.isnan()).sum(1)
-        return (square > count + _MISSED * (2.0 * count).sqrt()).nonzero()[:, 0]
+        away = excess(self.views, at, self.rows, self.offsets)
+        return (away > MISSED).nonzero()[:, 0]
 
     def cloud(self, candidates: Tensor) -> Cloud | None:
         """Return where each row is probable of some candidates and of points all around; None in
@@ -251,9 +238,7 @@ class Batch:
 
     def modes_near(self, x: Tensor) -> Modes:
         """Return the mode of every draw that a climb from x (n, D) reaches."""
-        eye = torch.eye(x.shape[1], dtype=x.dtype).expand(x.shape[0], 1, -1, -1)
-        weights = torch.ones(x.shape[0], 1, dtype=x.dtype)
-        start = Placement(x[:, None], eye, weights, self.covariates)
+        start = beginning(x[:, None], self.covariates)
         return joined([self._climbed(which, start) for which in combinations(self.draws)])
 
     def _climbed(self, which: Sequence[OneDraw], start: Placement) -> Modes:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from bochner.features.fourier import columns_beside
 from bochner.latent_inference.mixtures import Modes, merged
-from bochner.latent_inference.predictive_modes import peaked
+from bochner.latent_inference.row_misfit import peaked
 from bochner.likelihoods.likelihood import Offsets, offsets_of
 from bochner.prediction.proposals import Cloud, Proposal
 from bochner.prediction.row_batch import Batch, by_draw, gained, row_keys

@@ -18,19 +18,19 @@ import torch
 from torch import Tensor
 
 from bochner.features.fourier import alike, with_covariates
+from bochner.latent_inference.candidates import MANY_DIMENSIONS, best_apart
 from bochner.latent_inference.entry_terms import EntrywiseTerm, ScoringTerm
 from bochner.latent_inference.grid import OnGrid, grid_points, resolved
-from bochner.latent_inference.infer import MANY_DIMENSIONS, best_apart
 from bochner.latent_inference.mixtures import Modes, joined, merged, reaching
 from bochner.latent_inference.modes import Placement
 from bochner.latent_inference.predictive_modes import (
     laplace_modes,
-    peaked,
     points_around,
     predictive_target,
     table,
 )
 from bochner.latent_inference.row_bound import Target
+from bochner.latent_inference.row_misfit import peaked
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.likelihood import Offsets, offsets_of
 from bochner.memory import chunks

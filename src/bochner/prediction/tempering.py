@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.latent_inference.infer import Placer, candidate_scores, scores_at
+from bochner.latent_inference.candidates import candidate_scores, scores_at
+from bochner.latent_inference.infer import Placer
 from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.likelihood import Offsets, offsets_of, rows_of
