@@ -53,7 +53,7 @@ N_MODES = 3
 # So many candidates, evenly among those given, are scored: Newton's steps bridge the gaps.
 _STARTS = 2000
 # Candidates that rows which their best mode misses climb from, beside points all around.
-_N_SEARCHED = 8
+_N_SEARCHED = 32
 # Nats that make another place the better one.
 _RISE = 1.0
 # So few climbs cost the same in double precision, since calls decide.

@@ -43,7 +43,7 @@ _MANY_ROUNDS = (256,)
 # Rows that their best mode misses climb again, from so many candidates and from around: of 200 rows
 # of three latents and a noise of 0.01, 16 had a mode that was not found, and lacked a thousand nats
 # and more.
-_N_CLIMBS = 8
+_N_CLIMBS = 32
 # The evidence of modes, in nats, that more climbs add to a density which is worth another estimate.
 _GAIN = 0.05
 # Rows are told apart by their scaled values to so many binary digits: rounding does not reach them.
