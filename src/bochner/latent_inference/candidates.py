@@ -15,7 +15,7 @@ from bochner.weight_posterior.posterior import RowScores, ViewPosterior
 
 # Beyond so many dimensions a row climbs from its best start alone: others are far behind it.
 MANY_DIMENSIONS = 12
-# So many points per dimension of the prior, widened so far, for rows that no training row is near.
+# Points of the prior, widened so far, for rows that no training row is near.
 _N_AROUND = 64
 _WIDER = 1.5
 _NONE = torch.zeros(0, 0, dtype=torch.bool)
@@ -106,8 +106,8 @@ def best_apart(scores: Tensor, near: Tensor, count: int) -> Tensor:
 
 def starts_around(dim: int) -> Tensor:
     """Return where else than near training rows modes are looked for, (P, D)."""
-    source = random.generator(0, "placement/around")
-    return _WIDER * random.normal(_N_AROUND * dim, dim, source, "sobol")
+    source = random.generator(0, "score/more starts")
+    return _WIDER * random.normal(_N_AROUND, dim, source, "sobol")
 
 
 def beginning(starts: Tensor, covariates: Tensor) -> Placement:

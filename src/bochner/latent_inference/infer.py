@@ -10,6 +10,7 @@ large, by sums in a fixed order.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,7 @@ from bochner.latent_inference.candidates import (
     MANY_DIMENSIONS,
     Apart,
     beginning,
+    best_apart,
     candidate_scores,
     scores_at,
     shifted,
@@ -36,7 +38,7 @@ from bochner.latent_inference.modes import (
     solved_exactly,
     too_steep,
 )
-from bochner.latent_inference.predictive_modes import climbed
+from bochner.latent_inference.predictive_modes import climbed, table
 from bochner.latent_inference.row_bound import SETTLED, rows_at_once, target_for
 from bochner.latent_inference.row_misfit import MISSED, combinations, excess, narrow
 from bochner.likelihoods.likelihood import Offsets, offsets_of
@@ -52,8 +54,12 @@ from bochner.weight_posterior.posterior import (
 N_MODES = 3
 # So many candidates, evenly among those given, are scored: Newton's steps bridge the gaps.
 _STARTS = 2000
-# Candidates that rows which their best mode misses climb from, beside points all around.
-_N_SEARCHED = 32
+# Rows that their place misses are looked up at so many candidates and all around, and climb from so
+# many of these that are so far apart in every dimension: where no place fits, as of counts that are
+# no Poisson's, all rows of a table do.
+_N_LOOKED_AT = 500
+_N_SEARCHED = 16
+_APART = 0.25
 # Nats that make another place the better one.
 _RISE = 1.0
 # So few climbs cost the same in double precision, since calls decide.
@@ -220,9 +226,7 @@ class Placer:
         if not len(index):
             return
         some = given.of(index)
-        chosen = self._candidates[self._best(self._scores(some), _N_SEARCHED)]
-        around = starts_around(self._candidates.shape[1]).expand(len(index), -1, -1)
-        found = self._modes_of_draws(some, torch.cat([chosen, around], dim=1))
+        found = self._modes_of_draws(some, self._probable(some))
         rise = found.log_weights.amax(1) - near.log_weights[index].amax(1)
         better = (rise > _RISE).nonzero()[:, 0]
         some, starts = some.of(better), found.means[better, :n_modes]
@@ -233,6 +237,26 @@ class Placer:
         means, covariances = found.means[:, :n_modes], found.covariances[:, :n_modes]
         weights = found.log_weights[:, :n_modes].softmax(1)
         out.put(index[better], Placement(means, covariances, weights, some.beside))
+
+    def _probable(self, given: Given) -> Tensor:
+        """Return where rows are most probable of some candidates and of points all around, (n, R,
+        D).
+        """
+        dim = self._candidates.shape[1]
+        some = self._candidates[:: -(-len(self._candidates) // _N_LOOKED_AT)]
+        points = torch.cat([some, starts_around(dim)])
+        total = (-0.5 * points.square().sum(1)).repeat(len(given.beside), 1)
+        for index, known in alike(given.beside):
+            at = with_covariates(points, known.expand(len(points), -1))
+            part = given.of(index)
+            for view, y, offset in zip(self._views, part.rows, part.offsets, strict=True):
+                of_draws = [
+                    table(view, y, offset, *view.psi(draw, draw.features(at)))
+                    for draw in view.draws
+                ]
+                total[index] += torch.stack(of_draws).logsumexp(0)
+        near = torch.cdist(points, points) < _APART * math.sqrt(dim)
+        return points[best_apart(total, near, _N_SEARCHED)]
 
     def _modes_of_draws(self, given: Given, starts: Tensor, *tolerance: float) -> Modes:
         """Return modes of the predictive density under every draw, the best first."""
