@@ -27,6 +27,10 @@ likelihoods above a Gaussian whose noise has the known standard deviation 0.01, 
 more than 0.5 nats off; root mean square of the standard errors of `score_samples`, of those of the
 reference, and of differences over both.
 
+``--placed`` measures where rows lie that were drawn from a fitted model: ``wrong`` is the share, in
+percent, of 200 of which the best mode near their place is more than 5 nats below that near their
+latent, ``worst`` by how many nats at most.
+
 ``--cost`` measures what placing complete Gaussian rows takes with standard deviations and without,
 for 200 and for 1,500 rows: ms of processor time, the least of five.
 
@@ -112,6 +116,12 @@ ANNEALED = {
     "reference_error": ".3f",
     "rms_z": ".2f",
 }
+# Of ``--placed``
+PLACED_KINDS = {
+    name: WIDE_KINDS[name]
+    for name in ("gaussian", "gaussian, noise 0.01", "poisson", "poisson, large counts")
+} | {"gaussian, noise 0.05": ("gaussian", 0.05, {})}
+PLACED = {"wrong": ".1f", "worst": ".0f", "ms_per_row": ".1f"}
 COST = {"plain": ".0f", "with_std": ".0f", "ratio": ".2f"}
 N_COSTS = (200, 1_500)
 LIMITS = {f"{name}_{level}": ".3f" for level in LEVELS for name in ("interval", "std")}
@@ -364,6 +374,36 @@ def annealed_jobs(seeds: range, quick: bool) -> Iterator[Job]:
                 yield Job(f"{kind}, D = {dim}", name, seed, job)
 
 
+def measure_placed(name: str, dim: int, share: float, seed: int) -> Mapping[str, Value]:
+    """Fit a model and compare where it places rows drawn from it with where they were drawn."""
+    kind, size, settings = PLACED_KINDS[name]
+    source = np.random.default_rng(seed)
+    Y = draw(kind, smooth(300, 30, dim, source), source, noise=size, level=size)
+    Y[source.random(Y.shape) < share] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = unfitted(dim, kind, seed, **settings).fit(Y)
+        x, rows = new_rows(model, share, seed, N_NEW, f"placed/{name}/{dim}/{share}")
+        model.transform(rows[:10])
+        seconds = _seconds(lambda: model.transform(rows), 1)
+        batch, z = batch_of(model, rows, seed), model.transform(rows)
+    near = [batch.modes_near(torch.from_numpy(np.asarray(at, float))) for at in (x, z)]
+    below = (near[0].log_weights.amax(1) - near[1].log_weights.amax(1)).numpy()
+    return {
+        "wrong": 100.0 * float((below > 5.0).mean()),
+        "worst": float(below.max()),
+        "ms_per_row": 1e3 * seconds / N_NEW,
+    }
+
+
+def placed_jobs(seeds: range, quick: bool) -> Iterator[Job]:
+    """Every kind of data, number of dimensions and share of holes, seed by seed."""
+    for seed, dim in itertools.product(seeds, (2,) if quick else (1, 2, 3, 5)):
+        for kind, (name, share) in itertools.product(PLACED_KINDS, HOLES.items()):
+            job = partial(measure_placed, kind, dim, share, seed)
+            yield Job(f"{kind}, D = {dim}", name, seed, job)
+
+
 def measure_cost(dim: int, n: int, seed: int) -> Mapping[str, Value]:
     """Fit a model and time how rows are placed."""
     with warnings.catch_warnings():
@@ -423,18 +463,20 @@ def main() -> None:
     parser.add_argument("--intervals", action="store_true", help="limits of latents alone")
     parser.add_argument("--ranks", action="store_true", help="ranks of latents alone")
     parser.add_argument("--annealed", action="store_true", help="densities of rows alone")
+    parser.add_argument("--placed", action="store_true", help="places of rows alone")
     parser.add_argument("--cost", action="store_true", help="times of placement alone")
     chosen, sys.argv[1:] = parser.parse_known_args()
     options = arguments(__doc__)
-    if chosen.cost:
-        store = Store("certainty_cost", list(COST), options.quick)
-        store.collect(cost_jobs(options.seeds, options.quick))
-        print(table(store.rows(), COST))
-        return
-    if chosen.annealed:
-        store = Store("certainty_annealed", list(ANNEALED), options.quick)
-        store.collect(annealed_jobs(options.seeds, options.quick))
-        print(table(store.rows(), ANNEALED))
+    parts = {
+        "cost": (COST, cost_jobs),
+        "annealed": (ANNEALED, annealed_jobs),
+        "placed": (PLACED, placed_jobs),
+    }
+    for part in (part for part in parts if getattr(chosen, part)):
+        form, its_jobs = parts[part]
+        store = Store(f"certainty_{part}", list(form), options.quick)
+        store.collect(its_jobs(options.seeds, options.quick))
+        print(table(store.rows(), form))
         return
     name, columns, run = "certainty", COLUMNS, measure
     if chosen.intervals:
