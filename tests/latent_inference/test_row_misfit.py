@@ -52,6 +52,14 @@ def test_rows_of_large_counts_are_placed_where_they_were_drawn(dim, seed):
     assert float(_below(view, candidates, seed, 0.3 * (dim == 3)).max()) < 1.0
 
 
+def test_no_rows_of_little_noise_have_no_places():
+    view, candidates = gaussian_view(2, m=30, n=300, s2=1e-4)
+    assert place([view], candidates, [torch.zeros(0, 30, dtype=torch.float64)]).mean.shape == (
+        0,
+        2,
+    )
+
+
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_rows_have_no_excess_at_their_latents_and_much_elsewhere(dim):
     view, _ = gaussian_view(dim, m=30, n=300, s2=1e-2)

@@ -193,7 +193,7 @@ class Placer:
         given = Given(rows, offsets, beside)
         if len(left):
             self._place(given, left, n_modes, polish, out)
-        if polish and self._narrow and dim <= MANY_DIMENSIONS:
+        if polish and len(beside) and self._narrow and dim <= MANY_DIMENSIONS:
             self._search(given, n_modes, out)
         return out
 
@@ -229,9 +229,9 @@ class Placer:
         found = self._modes_of_draws(some, self._probable(some))
         rise = found.log_weights.amax(1) - near.log_weights[index].amax(1)
         better = (rise > _RISE).nonzero()[:, 0]
-        some, starts = some.of(better), found.means[better, :n_modes]
         if not len(better):
             return
+        some, starts = some.of(better), found.means[better, :n_modes]
         # few are worth the last digits
         found = self._modes_of_draws(some, starts, SETTLED)
         means, covariances = found.means[:, :n_modes], found.covariances[:, :n_modes]

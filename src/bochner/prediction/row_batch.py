@@ -275,13 +275,6 @@ class Batch:
         return torch.cat(parts) - 0.5 * (x.square().sum(-1) + dim * _LOG_2_PI)
 
 
-def _narrow(views: Sequence[ViewPosterior]) -> bool:
-    """Return whether views may hold rows so fast that a mode which is not found is most of a row's
-    density.
-    """
-    return all_conjugate(views) or peaked(views)
-
-
 def gained(found: Modes, more: Modes) -> Tensor:
     """Return the numbers of rows whose modes have more evidence than those that were found."""
     rise = more.log_weights.logsumexp(1) - found.log_weights.logsumexp(1)
