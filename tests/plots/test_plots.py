@@ -412,6 +412,24 @@ def test_starts_of_one_name_are_told_apart(model, monkeypatch):
     ]
 
 
+def test_a_start_that_does_not_lead_by_its_handicap_is_not_shown_as_the_winner(
+    model, monkeypatch
+):
+    raced = [
+        {"init": name, "settled": True, "steps": 5, "elbo": elbo, "elbo_se": 0.1}
+        | {"elbo_start": -12.0, "handicap": handicap}
+        for name, elbo, handicap in (("pca", -7, 2.0), ("tsne-2", -8, 0.0))
+    ]
+    monkeypatch.setattr(model, "starts_", raced)
+    ax = plots.starts(model)
+    assert [text.get_text() for text in ax.get_yticklabels()] == [
+        "pca, 5 steps",
+        "tsne-2, 5 steps",
+    ]
+    last = [line for line in ax.get_lines() if list(line.get_ydata()) == [1, 1]]
+    assert [line.get_color() for line in last] == [COLOURS[0]]
+
+
 def test_the_grid_holds_what_the_model_decodes_at_its_places(model, tmp_path):
     ax = plots.decoded_grid(model, "right", shape=(2, 2), n=3)
     picture, (left, right, bottom, top) = (

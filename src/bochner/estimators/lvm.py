@@ -152,7 +152,8 @@ class NGMVLVM(LatentVariableEstimator):
     starts_ : list of dict
         Name and bound of every start that raced, before and after its race, with as many
         frequencies as the race has. ``settled``: it began after training under the simplest
-        kernels, and not where its embedding was.
+        kernels, and not where its embedding was. ``handicap``: nats by which its bound had to lead
+        the others'.
     completion_ : dict of str to float or None
         How a row that lacks the view is completed, chosen on training rows: the exponent of its
         likelihood over the training latents, or None: by the row's own modes. Empty when there is

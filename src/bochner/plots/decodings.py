@@ -71,7 +71,7 @@ def starts(
     """
     check_is_fitted(model)
     ax = ax or axes(6.4, 1.4 + 0.45 * len(model.starts_))[0]
-    raced = sorted(model.starts_, key=lambda start: start["elbo"])
+    raced = sorted(model.starts_, key=lambda start: start["elbo"] - start.get("handicap", 0.0))
     for i, start in enumerate(raced):
         colour = COLOURS[0] if i == len(raced) - 1 else "#8a949c"
         ax.plot([start["elbo_start"], start["elbo"]], [i, i], color=colour, linewidth=2)
