@@ -246,6 +246,41 @@ def test_the_learned_dispersion_is_checked_by_moments():
         even.fit(source.binomial(40, 0.5, size=(N, 12)) * 1.0)
 
 
+def _counts(r: float) -> np.ndarray:
+    """Negative binomial counts of dispersion r, (300, 12); Poisson counts of infinite r."""
+    source = np.random.default_rng(3)
+    rate = np.exp(1.5 + source.normal(size=(300, 2)) @ source.normal(size=(2, 12)) * 0.3)
+    if r == np.inf:
+        return source.poisson(rate).astype(float)
+    return source.negative_binomial(r, r / (r + rate)).astype(float)
+
+
+def test_counts_that_are_no_poisson_counts_are_warned_of_with_what_to_fit_instead():
+    settings = {**COMMON, "max_iter": 1000, "likelihood": {"reads": "poisson"}}
+    said = (
+        r"The counts of view 'reads' vary [2-9][.0-9]* times as much about their fitted means as "
+        r"Poisson counts do: .* Fit with likelihood=\{'reads': 'negative_binomial'\}, or with "
+        "more dimensions"
+    )
+    over = bo.NGMVLVM(views={"reads": slice(0, 12)}, **settings)
+    with pytest.warns(DataWarning, match=said):
+        over.fit(_counts(1.0))
+    for counts, likelihood in ((np.inf, "poisson"), (2.0, "negative_binomial")):
+        settings["likelihood"] = {"reads": likelihood}
+        even = bo.NGMVLVM(views={"reads": slice(0, 12)}, **settings)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DataWarning)
+            even.fit(_counts(counts))
+
+
+def test_a_poisson_fit_that_was_stopped_early_says_nothing_of_its_counts():
+    model = bo.NGMVLVM(likelihood="poisson", **COMMON)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        model.fit(_counts(2.0))
+    assert not model.converged_
+
+
 def test_a_row_without_a_view_trains_on_the_others():
     X = np.hstack([_data("gaussian"), _data("poisson", 2)])
     X[:8, M:] = np.nan

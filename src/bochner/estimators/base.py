@@ -27,6 +27,7 @@ from bochner.data.likelihood_names import LIKELIHOODS, unknown_likelihood
 from bochner.data.views import Views
 from bochner.errors import (
     CollapseWarning,
+    DataWarning,
     ModelFileError,
     NumericalError,
     message,
@@ -175,16 +176,15 @@ class AttributesMixin(PredictionMixin):
         noise = diagnostics.noise_shares(posterior, shown)
         self.collapse_ = diagnostics.collapse(placement.mean.numpy(), known.std, noise)
         self.dispersion_moment_: dict[str, object] = {}
-        if self.dispersion_:
+        if any(isinstance(view.likelihood, diagnostics.COUNTS) for view in posterior):
             count = tensors.fitting(_MOMENT_ROWS, width)
             few = tensors.subset(known.values.shape[0], count, self.seed_)
             shown, offsets, chosen = self._some_known(known, torch.from_numpy(few))
-            moments = diagnostics.moment_dispersions(
-                posterior, chosen.inputs(chosen.mean), shown, offsets
-            )
-            self.dispersion_moment_ = {
-                view: dispersions.tolist() for view, dispersions in moments.items()
-            }
+            moments = diagnostics.count_moments(posterior, chosen, shown, offsets)
+            for view, dispersions in moments.dispersions.items():
+                self.dispersion_moment_[view] = dispersions.tolist()
+            for advice in moments.advice() if self.converged_ else []:
+                warn_user(advice, DataWarning)
         likelihoods.warn_of_caps(self.dispersion_)
         if self.collapse_.collapsed:
             warn_user(self.collapse_.advice(), CollapseWarning)

@@ -5,6 +5,7 @@ section 6).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,13 +16,21 @@ from torch import Tensor
 from bochner import markup
 from bochner.data.arrays import Float64Array
 from bochner.features.fourier import columns_beside, expected_features, jet, with_covariates
+from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.categorical import Categorical
 from bochner.likelihoods.counts import moment_dispersion
 from bochner.likelihoods.likelihood import shifted
 from bochner.likelihoods.negative_binomial import LARGEST, SMALLEST, NegativeBinomial
+from bochner.likelihoods.poisson import Poisson
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import GaussianPosterior, ViewPosterior
 
+# Likelihoods of counts, whose views have fitted means.
+COUNTS = (NegativeBinomial, Poisson)
+# Counts of a Poisson view that vary so many times as much as Poisson counts are warned of.
+_OVERDISPERSED = 1.5
+# Share of the rows, those furthest from their means, that this leaves out.
+_FURTHEST = 0.01
 # Numbers of features' derivatives that are held at once.
 _NUMBERS = 2**23
 
@@ -243,41 +252,92 @@ def noise_shares(views: Sequence[ViewPosterior], rows: Sequence[Tensor]) -> dict
     return shares
 
 
-def moment_dispersions(
+@dataclass(frozen=True)
+class CountMoments:
+    """How far counts lie from their fitted means.
+
+    Attributes
+    ----------
+    dispersions : dict of str to ndarray
+        Of negative binomial views, by moments: a check on the learned ones, as many numbers as
+        were learned; a little too large, since the fitted means have seen the counts.
+    overdispersion : dict of str to float
+        Of Poisson views, Pearson's squared distances from the means over the means, per degree of
+        freedom that latents leave, without one row of a hundred: 1 where counts are Poisson's.
+    """
+
+    dispersions: dict[str, Float64Array]
+    overdispersion: dict[str, float]
+
+    def advice(self) -> list[str]:
+        """Say of every view whose counts are no Poisson counts what to fit instead."""
+        return [
+            f"The counts of view {name!r} vary {_times(ratio)} as much about their fitted means as "
+            "Poisson counts do: bounds and standard deviations take noise for structure. Fit with "
+            f"likelihood={{{name!r}: 'negative_binomial'}}, or with more dimensions."
+            for name, ratio in self.overdispersion.items()
+            if ratio > _OVERDISPERSED
+        ]
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.3g} times" if ratio < 1000 else "more than a thousand times"
+
+
+def _pearson(y: Tensor, mean: Tensor) -> float:
+    """Return squared distances from the means over the means, all (N, M), without those rows of a
+    hundred that are furthest off: one whose place lies beside the others' says nothing of counts.
+    """
+    squares = (y - mean).square_().nan_to_num_(0.0, math.inf).sum(1)
+    means = mean.masked_fill(y.isnan(), 0.0).sum(1)
+    kept = squares.argsort()[: len(y) - math.ceil(_FURTHEST * len(y))]
+    return float(squares[kept].sum() / means[kept].sum())
+
+
+def count_moments(
     views: Sequence[ViewPosterior],
-    x: Tensor,
+    placement: Placement,
     rows: Sequence[Tensor],
     offsets: Sequence[Tensor | None],
-) -> dict[str, Float64Array]:
-    """Estimate the dispersion of negative binomial views by moments about the fitted means: a check
-    on the learned one.
+) -> CountMoments:
+    """Compare counts with their fitted means.
 
     Parameters
     ----------
     views : sequence of ViewPosterior
-    x : Tensor of shape (N, D), float64
-        Latents of the training rows.
+    placement : Placement
+        Of N training rows.
     rows : sequence over views of Tensor of shape (N, M_v)
         NaN = missing.
     offsets : sequence over views of Tensor of shape (N,), or None
 
     Returns
     -------
-    dict of str to ndarray
-        As many numbers as were learned; a little too large, since the fitted means have seen the
-        counts.
+    CountMoments
+        Other views are left out.
     """
-    dispersions = {}
+    moments = CountMoments({}, {})
+    x = placement.inputs(placement.mean)
+    # a place takes as many degrees of freedom as its data narrow the prior
+    dim = placement.modes.shape[2]
+    taken = dim - placement.covariances[:, 0].diagonal(dim1=1, dim2=2).sum(1).clamp(0, dim)
+    entries = sum(int(y.isfinite().sum()) for y in rows)
+    left = max(1 - float(taken.sum()) / max(entries, 1), 0.5)
     for view, y, offset in zip(views, rows, offsets, strict=True):
-        if isinstance(view.likelihood, NegativeBinomial):
-            draw = view.draws[0]
-            psi = shifted(view.with_intercept(draw.features(x) @ draw.mean), offset)
-            shared = view.likelihood.dispersion.ndim == 0
+        likelihood = view.likelihood
+        if not isinstance(likelihood, COUNTS):
+            continue
+        draw = view.draws[0]
+        mean = shifted(view.with_intercept(draw.features(x) @ draw.mean), offset).exp_()
+        if isinstance(likelihood, NegativeBinomial):
+            shared = likelihood.dispersion.ndim == 0
             moment = moment_dispersion(
-                y, psi.exp_(), shared=shared, smallest=SMALLEST, largest=LARGEST
+                y, mean, shared=shared, smallest=SMALLEST, largest=LARGEST
             )
-            dispersions[view.name] = moment.numpy()
-    return dispersions
+            moments.dispersions[view.name] = moment.numpy()
+        else:
+            moments.overdispersion[view.name] = _pearson(y, mean) / left
+    return moments
 
 
 def relevance(views: Sequence[ViewPosterior], x: Tensor) -> Float64Array:
