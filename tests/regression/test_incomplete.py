@@ -91,11 +91,12 @@ def test_fewer_rows_than_features_are_dense_and_exact(dim, paired, noise):
 
 def test_many_holes_and_many_rows_are_not_dense():
     _, f, Y, rows, _ = _problem(2, n_frequencies=20)
+    assert fits(_block(Y, rows), f.n_features)
     assert not fits(_block(Y, rows), 28)
-    wide = torch.where(
-        torch.rand(29, 40, generator=generator(1, "wide")) < 0.5, torch.nan, 1.0
-    )
-    assert not fits(_block(wide, rows, (40,)), f.n_features)
+    drawn = torch.rand(100, 100, generator=generator(1, "wide"))
+    for share, cheap in ((0.01, True), (0.5, False)):
+        Y = torch.where(drawn < share, torch.nan, 1.0)
+        assert fits(_block(Y, torch.arange(100), (100,)), 100) is cheap
 
 
 def test_chunks_of_columns_change_nothing():

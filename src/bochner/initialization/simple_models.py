@@ -156,12 +156,18 @@ class SimpleModels:
     def _points(
         self, v: int, seed: int, purpose: str, step: int, n_frequencies: int, shared: bool
     ) -> Tensor:
-        """Return the base noise of a view's frequencies, (1 or S, H, D)."""
+        """Return the base noise of a view's frequencies, (1 or S, H, D), in one half of the space.
+
+        Of a frequency and its negative the features are the same. A net in three dimensions has the
+        negative of every point near it in the first two: half of the features said nothing.
+        """
         device = self.latents.device
         dim = len(self.dims[v])
         source = random.generator(seed, f"{purpose}/spectrum/{v}", step, device=device)
         count = n_frequencies if shared else n_frequencies * self.latents.shape[1]
-        return random.normal(count, dim, source, "sobol").reshape(-1, n_frequencies, dim)
+        points = random.normal(count, dim, source, "sobol")
+        points[:, 0] = torch.special.ndtri(0.5 + 0.5 * torch.special.ndtr(points[:, 0]))
+        return points.reshape(-1, n_frequencies, dim)
 
     def values(
         self, factors: Tensor, seed: int, purpose: str, step: int, n_frequencies: int

@@ -1,0 +1,44 @@
+"""Simple models: what their frequencies are drawn from."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from bochner.initialization.simple_models import SimpleModels
+from bochner.regression.observations import CompleteBlock
+
+N_FREQUENCIES = 16
+
+
+def _points(dim: int, n: int) -> torch.Tensor:
+    """Return n draws of the base noise of frequencies, (n, H, E)."""
+    source = torch.Generator().manual_seed(0)
+    latents = torch.randn(1, 5, dim, generator=source)
+    data = ((CompleteBlock.of(torch.randn(5, 2, generator=source)),),)
+    models = SimpleModels(latents, data)
+    draws = [models._points(0, seed, "law", 0, N_FREQUENCIES, False)[0] for seed in range(n)]
+    return torch.stack(draws)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_half_of_the_frequencies_give_the_kernel_of_all(dim: int) -> None:
+    points = _points(dim, 2000)
+    assert bool((points[..., 0] >= 0).all())
+    for lag in (0.5, 2.0):
+        difference = torch.full((dim,), lag, dtype=torch.float64)
+        kernel = (points @ difference).cos().mean(1)
+        error = kernel.std() / len(kernel) ** 0.5
+        expected = torch.exp(-0.5 * difference.square().sum())
+        assert abs(kernel.mean() - expected) < 4 * error
+
+
+@pytest.mark.parametrize("dim", [2, 3, 4, 6])
+def test_no_frequency_is_near_the_negative_of_another_in_the_dimensions_that_stay(
+    dim: int,
+) -> None:
+    seen = _points(dim, 200)[..., :2]
+    own = torch.full((N_FREQUENCIES,), 9.0, dtype=seen.dtype).diag()
+    negative = (torch.cdist(seen, -seen) + own).amin(2).median()
+    same = (torch.cdist(seen, seen) + own).amin(2).median()
+    assert negative > same
