@@ -1,9 +1,9 @@
 """What scattered holes cost: ``python benchmarks/holes.py``.
 
-A made table of 300 rows and 20 columns, smooth functions of two latents with noise, complete and
-with 5 % of its entries missing: processor seconds of a fit, of `transform`, `score` and
-`calibration` on 100 further rows (with holes as well), the size of the model file; and the ratios
-of the two. Defaults.
+Made tables of 300 rows and 20 columns and of 30 rows and 2,000 columns, smooth functions of two
+latents with noise, complete and with 5 and 10 % of their entries missing: processor seconds of a
+fit, of `transform`, `score` and `calibration` on 100 further rows (with holes as well), the size of
+the model file; and the ratios of the two. Defaults.
 """
 
 from __future__ import annotations
@@ -31,15 +31,17 @@ FIGURES = {
     "megabytes": ".2f",
 }
 FORMATS = FIGURES | {f"{name}_ratio": ".2f" for name in FIGURES}
-N_ROWS, N_NEW, N_COLUMNS, HIDDEN, NOISE = 300, 100, 20, 0.05, 0.2
+# Rows, columns and the share of entries that are missing.
+TABLES = {"made": (300, 20, 0.05), "few rows": (30, 2000, 0.1)}
+N_NEW, NOISE = 100, 0.2
 
 
-def made(seed: int, n_rows: int) -> Array:
+def made(seed: int, n_rows: int, n_columns: int) -> Array:
     """Draw a complete table."""
     rng = np.random.default_rng(seed)
     latents = rng.standard_normal((n_rows, 2))
-    signal = np.sin(latents @ rng.standard_normal((2, N_COLUMNS)))
-    signal += 0.5 * latents @ rng.standard_normal((2, N_COLUMNS))
+    signal = np.sin(latents @ rng.standard_normal((2, n_columns)))
+    signal += 0.5 * latents @ rng.standard_normal((2, n_columns))
     return np.asarray(signal + NOISE * rng.standard_normal(signal.shape))
 
 
@@ -59,11 +61,11 @@ def costs(X: Array, new: Array, seed: int) -> dict[str, float]:
     return dict(zip(FIGURES, (*seconds, size), strict=True))
 
 
-def measure(seed: int, n_rows: int) -> dict[str, Value]:
+def measure(seed: int, n_rows: int, n_columns: int, hidden: float) -> dict[str, Value]:
     """Measure both tables; costs are those with holes, ratios to the complete one."""
-    whole = made(seed, n_rows + N_NEW)
+    whole = made(seed, n_rows + N_NEW, n_columns)
     incomplete = whole.copy()
-    incomplete[np.random.default_rng([seed, 1]).random(whole.shape) < HIDDEN] = np.nan
+    incomplete[np.random.default_rng([seed, 1]).random(whole.shape) < hidden] = np.nan
     of_whole, of_incomplete = (
         costs(X[:n_rows], X[n_rows:], seed) for X in (whole, incomplete)
     )
@@ -71,16 +73,19 @@ def measure(seed: int, n_rows: int) -> dict[str, Value]:
     return {**of_incomplete, **ratios}
 
 
-def jobs(seeds: range, n_rows: int) -> Iterator[Job]:
-    """Yield a row per seed."""
-    for seed in seeds:
-        yield Job("made", "NG-MVLVM, 5 % missing", seed, partial(measure, seed, n_rows))
+def jobs(seeds: range, quick: bool) -> Iterator[Job]:
+    """Yield a row per table and seed."""
+    for name, (n_rows, n_columns, hidden) in TABLES.items():
+        sizes = (60, 20) if quick else (n_rows, n_columns)
+        for seed in seeds:
+            method = f"NG-MVLVM, {hidden:.0%} missing".replace("%", " %")
+            yield Job(name, method, seed, partial(measure, seed, *sizes, hidden))
 
 
 def main() -> None:
     options = arguments(__doc__)
     store = Store("holes", tuple(FORMATS), options.quick)
-    store.collect(jobs(options.seeds, 60 if options.quick else N_ROWS))
+    store.collect(jobs(options.seeds, options.quick))
     print(table(store.rows(), FORMATS))
 
 
