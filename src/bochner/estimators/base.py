@@ -56,8 +56,6 @@ from bochner.training.checkpoint import LastingPath, discard
 # Rows are placed from at most this many training latents: scoring is one product of rows and
 # candidates.
 CANDIDATES = 5000
-# Rows from which dispersions are estimated by moments, beside the learned ones.
-_MOMENT_ROWS = 10_000
 
 
 E = TypeVar("E", bound="LatentVariableEstimator")
@@ -165,7 +163,8 @@ class AttributesMixin(PredictionMixin):
         width = known.values.shape[1]
         count = tensors.fitting(CANDIDATES, width)
         few = tensors.subset(len(known.index), count, self.seed_)
-        shown, _, chosen = self._some_known(known, known.index[torch.from_numpy(few)])
+        index = known.index[torch.from_numpy(few)]
+        shown, offsets, chosen = self._some_known(known, index)
         known_of = posterior, chosen.mean, shown, chosen.covariates
         self.relevance_, self.variance_explained_ = current().of_first(
             lambda: (
@@ -175,16 +174,12 @@ class AttributesMixin(PredictionMixin):
         )
         noise = diagnostics.noise_shares(posterior, shown)
         self.collapse_ = diagnostics.collapse(placement.mean.numpy(), known.std, noise)
-        self.dispersion_moment_: dict[str, object] = {}
-        if any(isinstance(view.likelihood, diagnostics.COUNTS) for view in posterior):
-            count = tensors.fitting(_MOMENT_ROWS, width)
-            few = tensors.subset(known.values.shape[0], count, self.seed_)
-            shown, offsets, chosen = self._some_known(known, torch.from_numpy(few))
-            moments = diagnostics.count_moments(posterior, chosen, shown, offsets)
-            for view, dispersions in moments.dispersions.items():
-                self.dispersion_moment_[view] = dispersions.tolist()
-            for advice in moments.advice() if self.converged_ else []:
-                warn_user(advice, DataWarning)
+        moments = diagnostics.count_moments(posterior, chosen, shown, offsets)
+        self.dispersion_moment_: dict[str, object] = {
+            view: dispersions.tolist() for view, dispersions in moments.dispersions.items()
+        }
+        for advice in moments.advice() if self.converged_ else []:
+            warn_user(advice, DataWarning)
         likelihoods.warn_of_caps(self.dispersion_)
         if self.collapse_.collapsed:
             warn_user(self.collapse_.advice(), CollapseWarning)

@@ -10,7 +10,6 @@ large, by sums in a fixed order.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -22,7 +21,6 @@ from bochner.latent_inference.candidates import (
     MANY_DIMENSIONS,
     Apart,
     beginning,
-    best_apart,
     candidate_scores,
     scores_at,
     shifted,
@@ -38,7 +36,7 @@ from bochner.latent_inference.modes import (
     solved_exactly,
     too_steep,
 )
-from bochner.latent_inference.predictive_modes import climbed, table
+from bochner.latent_inference.predictive_modes import best_points, climbed, table
 from bochner.latent_inference.row_bound import SETTLED, rows_at_once, target_for
 from bochner.latent_inference.row_misfit import MISSED, combinations, excess, narrow
 from bochner.likelihoods.likelihood import Offsets, offsets_of
@@ -59,7 +57,6 @@ _STARTS = 2000
 # no Poisson's, all rows of a table do.
 _N_LOOKED_AT = 500
 _N_SEARCHED = 16
-_APART = 0.25
 # Nats that make another place the better one.
 _RISE = 1.0
 # So few climbs cost the same in double precision, since calls decide.
@@ -242,21 +239,16 @@ class Placer:
         """Return where rows are most probable of some candidates and of points all around, (n, R,
         D).
         """
-        dim = self._candidates.shape[1]
         some = self._candidates[:: -(-len(self._candidates) // _N_LOOKED_AT)]
-        points = torch.cat([some, starts_around(dim)])
-        total = (-0.5 * points.square().sum(1)).repeat(len(given.beside), 1)
-        for index, known in alike(given.beside):
-            at = with_covariates(points, known.expand(len(points), -1))
+        points = torch.cat([some, starts_around(some.shape[1])])
+
+        def tables(index: Tensor, at: Tensor) -> Iterator[list[Tensor]]:
             part = given.of(index)
             for view, y, offset in zip(self._views, part.rows, part.offsets, strict=True):
-                of_draws = [
-                    table(view, y, offset, *view.psi(draw, draw.features(at)))
-                    for draw in view.draws
-                ]
-                total[index] += torch.stack(of_draws).logsumexp(0)
-        near = torch.cdist(points, points) < _APART * math.sqrt(dim)
-        return points[best_apart(total, near, _N_SEARCHED)]
+                moments = (view.psi(draw, draw.features(at)) for draw in view.draws)
+                yield [table(view, y, offset, *of_draw) for of_draw in moments]
+
+        return points[best_points(points, given.beside, tables, _N_SEARCHED)[1]]
 
     def _modes_of_draws(self, given: Given, starts: Tensor, *tolerance: float) -> Modes:
         """Return modes of the predictive density under every draw, the best first."""

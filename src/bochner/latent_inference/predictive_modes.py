@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.features.fourier import columns_beside
-from bochner.latent_inference.candidates import MANY_DIMENSIONS
+from bochner.features.fourier import alike, columns_beside, with_covariates
+from bochner.latent_inference.candidates import MANY_DIMENSIONS, best_apart
 from bochner.latent_inference.entry_terms import EntrywiseTerm, entries_of
 from bochner.latent_inference.mixtures import Modes, distinct
 from bochner.latent_inference.modes import MAX_STEPS, Limits, Placement, climb
@@ -35,6 +35,8 @@ from bochner.linalg import cholesky, positive_inverse
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import ViewPosterior
 
+# How far apart the best points lie, in every dimension.
+APART = 0.25
 # Points of a kind at which rows are looked up, the standard deviation of those of a cloud.
 _N_POINTS = 96
 _WIDE = 2.5
@@ -234,6 +236,41 @@ def points_around(candidates: Tensor, n_between: int = 0) -> Tensor:
     cloud = random.normal(_N_POINTS + n_between, candidates.shape[1], source, "sobol")
     cloud[:_N_POINTS] *= _WIDE
     return torch.cat([some, cloud])
+
+
+def best_points(
+    points: Tensor,
+    covariates: Tensor,
+    tables: Callable[[Tensor, Tensor], Iterable[Sequence[Tensor]]],
+    count: int,
+) -> tuple[Tensor, Tensor]:
+    """Look rows up at points.
+
+    Parameters
+    ----------
+    points : Tensor of shape (P, D)
+    covariates : Tensor of shape (n, L)
+        Of the rows.
+    tables : callable
+        Of the numbers of i rows and the points with their covariates beside, (P, D + L): by view,
+        the rows' log predictive densities under every draw, each (i, P).
+    count : int
+
+    Returns
+    -------
+    density : Tensor of shape (n, P)
+        Logarithms, up to a constant, of the mean over draws.
+    index : Tensor of shape (n, count)
+        Of the best points that are apart.
+    """
+    dim = points.shape[1]
+    total = (-0.5 * points.square().sum(1)).repeat(len(covariates), 1)
+    for index, known in alike(covariates):
+        at = with_covariates(points, known.expand(len(points), -1))
+        for of_draws in tables(index, at):
+            total[index] += torch.stack(list(of_draws)).logsumexp(0)
+    near = torch.cdist(points, points) < APART * math.sqrt(dim)
+    return total, best_apart(total.clone(), near, count)
 
 
 @functools.singledispatch

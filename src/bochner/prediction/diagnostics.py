@@ -25,8 +25,6 @@ from bochner.likelihoods.poisson import Poisson
 from bochner.memory import chunks
 from bochner.weight_posterior.posterior import GaussianPosterior, ViewPosterior
 
-# Likelihoods of counts, whose views have fitted means.
-COUNTS = (NegativeBinomial, Poisson)
 # Counts of a Poisson view that vary so many times as much as Poisson counts are warned of.
 _OVERDISPERSED = 1.5
 # Share of the rows, those furthest from their means, that this leaves out.
@@ -325,7 +323,7 @@ def count_moments(
     left = max(1 - float(taken.sum()) / max(entries, 1), 0.5)
     for view, y, offset in zip(views, rows, offsets, strict=True):
         likelihood = view.likelihood
-        if not isinstance(likelihood, COUNTS):
+        if not isinstance(likelihood, NegativeBinomial | Poisson):
             continue
         draw = view.draws[0]
         mean = shifted(view.with_intercept(draw.features(x) @ draw.mean), offset).exp_()

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.features.fourier import alike, with_covariates
+from bochner.features.fourier import with_covariates
 from bochner.latent_inference.candidates import (
     MANY_DIMENSIONS,
     beginning,
-    best_apart,
     starts_around,
 )
 from bochner.latent_inference.infer import N_MODES, place
 from bochner.latent_inference.mixtures import Modes, joined
 from bochner.latent_inference.modes import Placement
 from bochner.latent_inference.predictive_modes import (
+    APART,
     CACHED_NUMBERS,
+    best_points,
     climbed,
     points_around,
     table,
@@ -49,11 +50,9 @@ _GAIN = 0.05
 # Rows are told apart by their scaled values to so many binary digits: rounding does not reach them.
 _DIGITS = 2.0**20
 _LARGE = 1e300
-# How many of the points at which rows are looked up a row climbs from, and how far apart they lie
-# in every dimension.
+# How many of the points at which rows are looked up a row climbs from.
 _N_STARTS = 3
 _N_BEST = 16
-_APART = 0.25
 # Points for posteriors that are peaked beside those of others: modes lie between these.
 _N_BETWEEN = 320
 _LOG_2_PI = math.log(2.0 * math.pi)
@@ -223,18 +222,17 @@ class Batch:
         if dim > MANY_DIMENSIONS:
             return None
         points = points_around(candidates, _N_BETWEEN if peaked(self.views) else 0)
-        total = (-0.5 * points.square().sum(1)).repeat(len(self.keys), 1)
-        for index, known in alike(self.covariates):
-            at = with_covariates(points, known.expand(len(points), -1))
+
+        def tables(index: Tensor, at: Tensor) -> Iterator[list[Tensor]]:
             sizes = offsets_of(self.offsets, index)
             for of_view, offset in zip(self.draws, sizes, strict=True):
-                of_draws = [
+                yield [
                     table(one.view, one.rows[index], offset, *one.psi(at)) for one in of_view
                 ]
-                total[index] += torch.stack(of_draws).logsumexp(0)
-        apart = _APART * math.sqrt(dim)
-        index = best_apart(total.clone(), torch.cdist(points, points) < apart, _N_BEST)
-        return Cloud(points[index], 0.5 * apart, (0.5 * total.gather(1, index)).softmax(1))
+
+        total, index = best_points(points, self.covariates, tables, _N_BEST)
+        radius = 0.5 * APART * math.sqrt(dim)
+        return Cloud(points[index], radius, (0.5 * total.gather(1, index)).softmax(1))
 
     def modes_near(self, x: Tensor) -> Modes:
         """Return the mode of every draw that a climb from x (n, D) reaches."""
