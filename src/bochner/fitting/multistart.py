@@ -471,11 +471,8 @@ def _promising(every: list[Candidate], margin: float, conjugate: bool) -> list[C
     if not conjugate:
         return settled or close[:1]
     as_they_were = [one for one in close if not one.settled]
-    others = [one for one in ordered if one.settled and one.name not in NARROW_STARTS]
+    raced = as_they_were[:1] + settled
     if any(one.name not in NARROW_STARTS for one in close):
-        others = []
-    return [
-        *as_they_were[:1],
-        *settled,
-        *(replace(one, handicap=2 * margin) for one in others[:1]),
-    ]
+        return raced
+    others = [one for one in ordered if one.settled and one.name not in NARROW_STARTS]
+    return raced + [replace(one, handicap=2 * margin) for one in others[:1]]

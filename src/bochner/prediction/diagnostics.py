@@ -292,6 +292,16 @@ def _pearson(y: Tensor, mean: Tensor) -> float:
     return float(squares[kept].sum() / means[kept].sum())
 
 
+def _freedom(placement: Placement, rows: Sequence[Tensor]) -> float:
+    """Return the share of the entries' degrees of freedom that places leave: each takes as many as
+    its data narrow the prior.
+    """
+    dim = placement.modes.shape[2]
+    taken = dim - placement.covariances[:, 0].diagonal(dim1=1, dim2=2).sum(1).clamp(0, dim)
+    entries = sum(int(y.isfinite().sum()) for y in rows)
+    return max(1 - float(taken.sum()) / max(entries, 1), 0.5)
+
+
 def count_moments(
     views: Sequence[ViewPosterior],
     placement: Placement,
@@ -316,11 +326,6 @@ def count_moments(
     """
     moments = CountMoments({}, {})
     x = placement.inputs(placement.mean)
-    # a place takes as many degrees of freedom as its data narrow the prior
-    dim = placement.modes.shape[2]
-    taken = dim - placement.covariances[:, 0].diagonal(dim1=1, dim2=2).sum(1).clamp(0, dim)
-    entries = sum(int(y.isfinite().sum()) for y in rows)
-    left = max(1 - float(taken.sum()) / max(entries, 1), 0.5)
     for view, y, offset in zip(views, rows, offsets, strict=True):
         likelihood = view.likelihood
         if not isinstance(likelihood, NegativeBinomial | Poisson):
@@ -334,7 +339,7 @@ def count_moments(
             )
             moments.dispersions[view.name] = moment.numpy()
         else:
-            moments.overdispersion[view.name] = _pearson(y, mean) / left
+            moments.overdispersion[view.name] = _pearson(y, mean) / _freedom(placement, rows)
     return moments
 
 
