@@ -415,6 +415,38 @@ def test_a_log_keeps_what_was_said_and_the_bound(data, tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "got"),
+    [
+        ("run/model.bochner", "a name of results"),
+        ("checkpoint.ckpt", "a name of results"),
+        ("new.png", "a name of results"),
+        ("report.html", "a name of results"),
+        ("X.npy", "a name of data"),
+        ("notes.txt", "which is there and no log"),
+        ("model", "which is there and no log"),
+    ],
+)
+def test_a_log_is_written_into_no_other_file(data, tmp_path, name, got):
+    (tmp_path / "run").mkdir()
+    for other in ("run/model.bochner", "notes.txt", "model"):
+        (tmp_path / other).write_bytes(b"of others \xff")
+    said = refused("info", data, "--log", tmp_path / name)
+    assert said == (
+        f"Expected a file for the log, got {tmp_path / name}, {got}. Write --log fit.log."
+    )
+    for other in ("run/model.bochner", "notes.txt", "model"):
+        assert (tmp_path / other).read_bytes() == b"of others \xff"
+    assert not (tmp_path / "new.png").exists()
+
+
+def test_a_log_goes_on_where_it_ended_and_begins_in_an_empty_file(data, tmp_path):
+    (tmp_path / "log").touch()
+    for _ in range(2):
+        assert run("info", data, "--log", tmp_path / "log").exit_code == 0
+    assert (tmp_path / "log").read_text().count("done:") == 2
+
+
 def test_outputs_that_exist_are_replaced_only_by_force(data, tmp_path, monkeypatch):
     out = tmp_path / "o"
     assert run("fit", data, "--out", out, *SMALL).exit_code == 0

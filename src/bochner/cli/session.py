@@ -12,6 +12,7 @@ import json
 import logging
 import math
 import os
+import re
 import shlex
 import signal
 import sys
@@ -330,6 +331,17 @@ class _LogFile(logging.FileHandler):
             typer.echo(f"Warning: {self.baseFilename} is not written on: {reason}.", err=True)
 
 
+# Endings of what is written beside the log.
+_RESULTS = (".bochner", ".ckpt", ".html", ".json", ".png", ".zarr")
+
+
+def _is_log(path: Path) -> bool:
+    """Tell whether a file is empty or begins with a date, as logs do."""
+    with path.open("rb") as file:
+        start = file.read(10)
+    return re.fullmatch(rb"(\d{4}-\d\d-\d\d)?", start) is not None
+
+
 @contextmanager
 def _logged(path: Path) -> Iterator[_LogFile]:
     """Append the package's messages to a file; what was set before is set again afterwards.
@@ -337,11 +349,16 @@ def _logged(path: Path) -> Iterator[_LogFile]:
     Raises
     ------
     InputError
-        The file is called as data are.
+        The file is called as data or results are, or holds something else.
     """
+    do = "write --log fit.log"
     if extension_of(path) in EXTENSIONS:
-        do = "write --log fit.log"
         raise InputError(message("a file for the log", f"{path}, a name of data", do))
+    if extension_of(path) in _RESULTS:
+        raise InputError(message("a file for the log", f"{path}, a name of results", do))
+    if path.is_file() and not _is_log(path):
+        got = f"{path}, which is there and no log"
+        raise InputError(message("a file for the log", got, do))
     handler = _LogFile(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     level = _LOG.level
