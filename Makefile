@@ -12,7 +12,7 @@ DOCS := .venv/.docs-$(shell cat pyproject.toml constraints.txt | cksum | cut -d'
 .PHONY: demo test docs lint types unit lowest browser campaign setup bench-setup clean
 
 demo: $(STAMP)
-	$(BIN)/bochner demo --out demo
+	$(BIN)/bochner demo --out demo --force
 
 test: lint types unit
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.cli.data import write_embedding
+from bochner.cli.parse import EMBEDDING, PAGE, check_replaced
 from bochner.cli.session import one_thread_if_small
 from bochner.data.arrays import Float64Array
 from bochner.errors import DataWarning, InputError, message, warn_user
@@ -32,6 +33,7 @@ MAX_ITER = 100
 _SHOWN_VIEW = "upper"
 _HIDDEN_VIEW = "lower"
 _FITTED_SHARE = 0.8
+_PICTURES = ("latent.png", "completions.png", "bound.png", "kernels.png", "relevance.png")
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class DemoOptions:
         Take only so many rows; all by default.
     max_iter : int
         Training steps.
+    force : bool
+        Replace files that are there.
     """
 
     out: Path
@@ -56,6 +60,7 @@ class DemoOptions:
     seed: int = 0
     n_rows: int | None = None
     max_iter: int = MAX_ITER
+    force: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def run(options: DemoOptions) -> dict[str, object]:
         latents of the fitted rows, by 5 folds); elbo, seconds, files.
     """
     started = time.perf_counter()
-    _make_folder(options.out)
+    _make_folder(options.out, options.force)
     data = split(options)
     with one_thread_if_small(data.train.size):
         model = fitted(options, data)
@@ -141,11 +146,12 @@ def scores(
     return {**of_completion, **errors, **_neighbours(model.embedding_, data)}
 
 
-def _make_folder(out: Path) -> None:
+def _make_folder(out: Path, force: bool) -> None:
     if out.exists() and not out.is_dir():
         raise InputError(
             message("--out to be a folder", f"the file {out}", "choose another name")
         )
+    check_replaced(out, (MODEL_FILE, EMBEDDING, *_PICTURES, PAGE), force)
     out.mkdir(parents=True, exist_ok=True)
 
 
@@ -219,7 +225,7 @@ def _write(
     completed: Float64Array,
     observed: NDArray[np.bool_],
 ) -> list[Path]:
-    files = [out / MODEL_FILE, out / "embedding.csv"]
+    files = [out / MODEL_FILE, out / EMBEDDING]
     model.save(files[0])
     write_embedding(files[1], (model.embedding_, model.embedding_std_), None)
     try:
@@ -229,23 +235,22 @@ def _write(
         kernels = plots.axes(10.5, 4.4, 2)
         for view, ax in zip(data.views, kernels, strict=True):
             plots.learned_kernel(model, view, ax)
-        drawn = {
-            "latent.png": plots.latent_map(model, data.labels, (first, second)),
-            "completions.png": plots.completions(
-                data.test, completed, observed, data.image_shape, 14
-            ),
-            "bound.png": plots.bound_trace(model),
-            "kernels.png": kernels[0],
-            "relevance.png": plots.relevance(model),
-        }
-        files += [plots.save(ax, out / name) for name, ax in drawn.items()]
+        drawn = [
+            plots.latent_map(model, data.labels, (first, second)),
+            plots.completions(data.test, completed, observed, data.image_shape, 14),
+            plots.bound_trace(model),
+            kernels[0],
+            plots.relevance(model),
+        ]
+        named = zip(_PICTURES, drawn, strict=True)
+        files += [plots.save(ax, out / name) for name, ax in named]
     except ImportError as error:
         warn_user(f"No pictures: {error}", UserWarning)
     return [*files, *_page(out, model, data)]
 
 
 def _page(out: Path, model: LatentVariableEstimator, data: Split) -> list[Path]:
-    path = out / "report.html"
+    path = out / PAGE
     half = (data.image_shape[0] // 2, data.image_shape[1])
     labels = {"digit": data.labels}
     shapes = dict.fromkeys(data.views, half)

@@ -892,10 +892,80 @@ def test_force_and_a_resume_without_an_earlier_run(tmp_path, matrix):
     for again in ([], ["--resume"]):
         result = refused(*arguments, *again)
         assert "of a run that is finished. Add --force to replace them" in result
-    (out / "model.bochner").unlink()
+    for path in out.iterdir():
+        path.unlink()
     done = run(*arguments, "--resume")
     assert done.exit_code == 0
     assert "No interrupted run in" in done.stderr
+
+
+@pytest.mark.parametrize("how", [[], ["--resume"]])
+@pytest.mark.parametrize(
+    "name", ["embedding.csv", "bound.png", "latent.png", "report.html", "seed.json"]
+)
+def test_a_fit_replaces_no_file_of_others(tmp_path, matrix, name, how):
+    np.save(tmp_path / "X.npy", matrix)
+    (tmp_path / name).write_text("mine")
+    said = refused("fit", tmp_path / "X.npy", "--out", tmp_path, *how, *SMALL)
+    assert said == (
+        f"Expected places of results that are free, got {tmp_path / name}, which exists. Choose "
+        "another folder for --out, or add --force to replace it."
+    )
+    assert (tmp_path / name).read_text() == "mine"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_fit_begins_again_after_one_that_was_killed_before_its_first_checkpoint(
+    tmp_path, matrix
+):
+    np.save(tmp_path / "X.npy", matrix)
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "seed.json").write_text('{"seed": 7}\n')
+    replied("fit", tmp_path / "X.npy", "--out", out, *SMALL)
+    assert replied("fit", tmp_path / "X.npy", "--out", out, "--force", *SMALL)["files"]
+
+
+def test_a_folder_in_the_place_of_a_result_is_refused_before_the_fit(tmp_path, matrix):
+    np.save(tmp_path / "X.npy", matrix)
+    (tmp_path / "embedding.csv").mkdir()
+    said = refused("fit", tmp_path / "X.npy", "--out", tmp_path, "--force", *SMALL)
+    assert said.endswith("embedding.csv, which is a folder. Choose another folder for --out.")
+
+
+@pytest.mark.parametrize("how", [[], ["--force"], ["--resume"]])
+def test_a_fit_never_replaces_its_data(tmp_path, folder, how):
+    data = tmp_path / "embedding.csv"
+    data.write_text("a,b\n1,2\n2,4\n3,5\n")
+    before = data.read_bytes()
+    said = refused("fit", data, "--out", tmp_path, *how, *SMALL)
+    assert said == (
+        f"Expected results in files of their own, got {data}, which is the data. Choose another "
+        "folder for --out."
+    )
+    assert data.read_bytes() == before
+    assert [*tmp_path.iterdir()] == [data]
+    # a view that a link leads to
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "embedding.csv").symlink_to(folder / "genes.csv")
+    assert "which is the data" in refused("fit", folder, "--out", out, *how, *SMALL)
+
+
+@pytest.mark.parametrize("name", ["genes.csv", "more.csv"])
+def test_no_result_is_written_among_the_views_that_are_read(fitted, folder, name):
+    there = {path: path.read_bytes() for path in folder.iterdir()}
+    out = folder / name
+    got = "the data" if out.exists() else f"{out} in the folder of the data"
+    for words in (
+        ["transform", "--out", out],
+        ["impute", "--out", out],
+        ["impute", "--out", folder.parent / "e.csv", "--std", out],
+    ):
+        said = refused(words[0], fitted[0], folder, *words[1:], "--force")
+        assert said.startswith("Expected results in a file of their own, got ")
+        assert said.endswith(f"{got}. Choose another name.")
+    assert {path: path.read_bytes() for path in folder.iterdir()} == there
 
 
 def test_the_command_runs_as_a_process():

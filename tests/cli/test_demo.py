@@ -2,6 +2,7 @@
 
 import csv
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import bochner as bo
 from bochner import demo
 from bochner.errors import InputError
+from helpers.cli import refused
 
 KEYS = [
     "completion_rmse",
@@ -76,3 +78,21 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="--out to be a folder"):
         demo.run(demo.DemoOptions(tmp_path / "file"))
+
+
+@pytest.mark.parametrize("name", ["model.bochner", "relevance.png", "report.html"])
+def test_files_that_are_there_are_replaced_only_by_force(tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    got = f"{tmp_path / name}, which exists. Choose another folder for --out, or add --force"
+    assert got in refused("demo", "--out", tmp_path)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_make_demo_runs_twice(result):
+    out, values = result
+    options = demo.DemoOptions(out, n_components=2, n_rows=100, max_iter=15, force=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert demo.run(options)["files"] == values["files"]
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text()
+    assert "bochner demo --out demo --force\n" in makefile

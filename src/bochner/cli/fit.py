@@ -20,6 +20,10 @@ from bochner.cli.data import Reading, frame, load_model, names_of_views, write_e
 from bochner.cli.mixed_tables.whole import covariates_to_fit, size_factors_in, table_to_fit
 from bochner.cli.parse import (
     ELSEWHERE,
+    EMBEDDING,
+    PAGE,
+    PICTURES,
+    SEED_FILE,
     check_earlier_run,
     check_writable,
     checkpoints,
@@ -44,8 +48,6 @@ if TYPE_CHECKING:
     from bochner.estimators.base import LatentVariableEstimator
 
 T = TypeVar("T")
-SEED_FILE = "seed.json"
-PAGE = "report.html"
 # Rows on the page of a table that is not in memory.
 _SHOWN = 5000
 
@@ -245,7 +247,7 @@ def _clean(out: Path, created: bool) -> None:
 
 def _check_earlier_run(options: FitOptions) -> None:
     """Refuse to replace an earlier run; say where there is none to continue."""
-    check_earlier_run(options.out, options.resume, options.force)
+    check_earlier_run(options.data, options.out, options.resume, options.force)
     if options.resume and not options.force and not checkpoints(options.out):
         say(f"No interrupted run in {options.out}: starting from the beginning.")
 
@@ -295,7 +297,7 @@ def _checkpoint_said(out: Path) -> Iterator[None]:
 
 
 def _write(out: Path, estimator: LatentVariableEstimator, table: Table) -> list[Path]:
-    files = [out / MODEL_FILE, out / "embedding.csv"]
+    files = [out / MODEL_FILE, out / EMBEDDING]
     # a path of this run has no place in a file that travels
     estimator.set_params(checkpoint=None)
     # first: rows on disk are placed here, once for all files
@@ -339,7 +341,8 @@ def _page(
 def _pictures(out: Path, estimator: LatentVariableEstimator, table: Table) -> list[Path]:
     from bochner import plots
 
+    bound, latent = (out / name for name in PICTURES)
     return [
-        plots.save(plots.bound_trace(estimator), out / "bound.png"),
-        plots.save(plots.latent_map(estimator, labels=table.labels), out / "latent.png"),
+        plots.save(plots.bound_trace(estimator), bound),
+        plots.save(plots.latent_map(estimator, labels=table.labels), latent),
     ]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,7 @@ from bochner.cli.options import (
     Decimal,
     DecimalMark,
     Drop,
+    Force,
     Header,
     Index,
     Json,
@@ -93,6 +95,7 @@ def demo(
     ] = Path("demo"),
     n_components: Annotated[int | None, typer.Option(min=2, help="Latent dimensions.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the split and the fit.")] = 0,
+    force: Force = False,
     log: Log = None,
     as_json: Json = False,
 ) -> None:
@@ -103,9 +106,9 @@ def demo(
         from bochner import demo as logic
         from bochner.cli.show import show_demo
 
-        options = logic.DemoOptions(out, seed=seed)
+        options = logic.DemoOptions(out, seed=seed, force=force)
         if n_components is not None:
-            options = logic.DemoOptions(out, seed=seed, n_components=n_components)
+            options = replace(options, n_components=n_components)
         reply.values = logic.run(options)
         reply.show = show_demo
 
@@ -164,7 +167,7 @@ def fit(
         check_words(data, model.value, likelihood or (), settings or ())
         check_apart(data, out)
         if not in_job():
-            check_earlier_run(out, resume, force)
+            check_earlier_run(data, out, resume, force)
         shown = not follows()
         with overall(f"reading {data.name or data}", shown=shown, write=report_progress):
             from bochner.cli import fit as logic

@@ -14,10 +14,15 @@ from pathlib import Path
 
 from bochner.data.likelihood_names import LIKELIHOODS, unknown_likelihood
 from bochner.errors import InputError, message
-from bochner.io.extensions import CHECKPOINT, MODEL_FILE, check_source
+from bochner.io.extensions import CHECKPOINT, MODEL_FILE, check_source, in_zarr
 
 OUTPUTS = (".csv", ".npy", ".npz")
 COLUMNAR = (".parquet", ".zarr")
+# What ``bochner fit`` writes beside the model.
+EMBEDDING = "embedding.csv"
+PICTURES = ("bound.png", "latent.png")
+PAGE = "report.html"
+SEED_FILE = "seed.json"
 # Parameters that --set refuses, because the command sets them itself.
 ELSEWHERE = {
     "views": "--view",
@@ -236,13 +241,30 @@ def _is_store(folder: Path) -> bool:
 
 
 def check_beside(data: Path, outs: Sequence[Path]) -> None:
-    """Refuse results in the place of the data: --force is about results."""
+    """Refuse results in the place of the data, or among the files of a folder that is read, where
+    they would be taken for views: --force is about results.
+    """
     for out in outs:
-        if out.exists() and out.samefile(data):
+        if _is_among(data, out):
             got = f"{out}, which is the data"
+            if not out.exists():
+                got = f"{out} in the folder of the data"
             raise InputError(
                 message("results in a file of their own", got, "choose another name")
             )
+
+
+def _is_among(data: Path, path: Path) -> bool:
+    """Tell whether a path is the data, or where the files of their folder are, through links."""
+    if path.exists() and path.samefile(data):
+        return True
+    if not data.is_dir():
+        return False
+    home, place = data.resolve(), path.resolve()
+    if in_zarr(data):
+        return home in place.parents
+    linked = path.is_file() and any(path.samefile(file) for file in home.iterdir())
+    return linked or home == place.parent
 
 
 def check_writable(folder: Path) -> None:
@@ -273,7 +295,7 @@ def check_apart(data: Path, out: Path) -> None:
             message("--out to be a folder", f"the file {out}", "choose another name")
         )
     if data.is_dir() and data.resolve() == out.resolve():
-        do = f"write --out {data / 'run'}"
+        do = f"write --out {'run' if in_zarr(data) else data / 'run'}"
         raise InputError(message("--out apart from the data", f"{out} for both", do))
 
 
@@ -284,18 +306,45 @@ def checkpoints(out: Path) -> list[Path]:
     return sorted(out.glob(f"{CHECKPOINT}*"))
 
 
-def check_earlier_run(out: Path, resume: bool, force: bool) -> None:
-    """Refuse to replace results, or a run that can be continued, unless asked to."""
-    if force:
-        return
-    if checkpoints(out):
+def check_earlier_run(data: Path, out: Path, resume: bool, force: bool) -> None:
+    """Refuse to replace results, files of the user's own, or a run that can be continued, unless
+    asked to; and the data, whatever was asked.
+    """
+    names = (MODEL_FILE, EMBEDDING, *PICTURES, PAGE, SEED_FILE)
+    for path in (out / name for name in names):
+        if _is_among(data, path):
+            got = f"{path}, which is the data"
+            do = "choose another folder for --out"
+            raise InputError(message("results in files of their own", got, do))
+    if checkpoints(out) and not force:
         if not resume:
             raise InputError(
                 f"An interrupted run is in {out}: add --resume to continue it, or --force to start "
                 "anew."
             )
         return
-    if (out / MODEL_FILE).exists():
+    if (out / MODEL_FILE).exists() and not force:
         got = f"{out / MODEL_FILE} of a run that is finished"
         do = "add --force to replace them, or choose another folder"
         raise InputError(message("no results in --out", got, do))
+    # a killed run leaves its seed alone
+    check_replaced(out, names[:-1] if _is_seed(out / SEED_FILE) else names, force)
+
+
+def check_replaced(out: Path, names: Sequence[str], force: bool) -> None:
+    """Refuse to replace files in a folder, unless asked to, and folders in the places of files."""
+    for path in (out / name for name in names):
+        if path.exists() and (not force or path.is_dir()):
+            got = f"{path}, which is a folder" if path.is_dir() else f"{path}, which exists"
+            do = "choose another folder for --out"
+            do = do if path.is_dir() else f"{do}, or add --force to replace it"
+            raise InputError(message("places of results that are free", got, do))
+
+
+def _is_seed(path: Path) -> bool:
+    """Tell whether a file holds the seed of a run, and nothing else."""
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(held, dict) and [*held] == ["seed"] and isinstance(held["seed"], int)

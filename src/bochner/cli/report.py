@@ -13,9 +13,9 @@ import numpy as np
 from bochner.cli.align import open_rows_of, read_rows
 from bochner.cli.apply import rows_to_compare, working_on
 from bochner.cli.data import Reading, frame, load_model
-from bochner.cli.fit import PAGE
 from bochner.cli.mixed_tables.blocks import open_mixed
 from bochner.cli.mixed_tables.whole import covariates_of, size_factors_in
+from bochner.cli.parse import EMBEDDING, PAGE
 from bochner.errors import InputError, message
 from bochner.io.csv.files import read_csv
 from bochner.io.on_disk import StoredTable
@@ -30,8 +30,6 @@ from bochner.prediction.calibration import CalibrationReport
 
 if TYPE_CHECKING:
     from bochner.estimators.base import LatentVariableEstimator
-
-EMBEDDING = "embedding.csv"
 
 
 @dataclass(frozen=True, kw_only=True)
