@@ -92,7 +92,8 @@ LAYERS: dict[str, str] = {
         feature_maps.comparators feature_maps estimators.docstrings
         estimators.settings.likelihoods estimators.settings.constraints
         estimators.settings.parameters estimators.settings.view_options estimators.settings.plans
-        estimators.settings estimators.tables estimators.methods.rows estimators.surrogates
+        estimators.settings estimators.column_types estimators.tables estimators.methods.rows
+        estimators.surrogates
         estimators.shards estimators.tensors
         estimators.methods.placing estimators.methods.loadings estimators.methods.densities
         estimators.methods.prediction estimators.saving

@@ -27,6 +27,7 @@ from bochner.data.kinds import (
 from bochner.data.support import COUNTS, guess, vary_too_little
 from bochner.data.views import Views
 from bochner.errors import InputError, message
+from bochner.estimators.column_types import cast, holding, is_categorical, nullable, type_named
 from bochner.extras import require
 from bochner.likelihoods import Binomial, Categorical
 
@@ -118,15 +119,15 @@ class Plain(Coding):
 
     def encode(self, X: object) -> object:
         """Return X."""
+        if _is_frame(X):
+            _refuse_categories(X)
         return X
 
     def complete(self, X: object, values: FloatArray, missing: BoolArray) -> object:
         """Return an array, or a DataFrame with the types of X."""
         if not _is_frame(X):
             return values
-        kinds = {getattr(dtype, "kind", "O") for dtype in X.dtypes}
-        plain = kinds == {"f"} and all(isinstance(dtype, np.dtype) for dtype in X.dtypes)
-        if plain or not kinds <= set("biuf"):
+        if set(X.dtypes) == {values.dtype}:
             return type(X)(values, columns=X.columns, index=X.index)
         columns = [_number_of(X.iloc[:, j], str(name)) for j, name in enumerate(X.columns)]
         return _filled(columns, X, values, missing)
@@ -196,24 +197,30 @@ class Mixed(Coding):
             return X
         # files hold names as texts
         if [str(name) for name in X.columns] != [str(name) for name in self.names]:
-            raise self._refusal([str(name) for name in X.columns])
+            raise self._refusal({str(name): name for name in X.columns})
         values = [column.encode(X.iloc[:, j]) for j, column in enumerate(self.columns)]
         return type(X)(np.column_stack(values), columns=X.columns, index=X.index)
 
-    def _refusal(self, given: list[str]) -> InputError:
+    def _refusal(self, given: Mapping[str, object]) -> InputError:
         """Return the error that names the first column at the wrong place."""
         known = [str(name) for name in self.names]
+        texts = all(isinstance(name, str) for name in self.names)
+        # scikit-learn keeps names where all are texts
+        names = "model.feature_names_in_" if texts else _written(self.names)
         lacking = [repr(name) for name in known if name not in given]
         extra = [repr(name) for name in given if name not in known]
         got = f"without {listing(lacking)}" if lacking else f"with {listing(extra)}"
         if not (lacking or extra):
             got = "in another order"
-        do = "take those of training in their order: X = X[model.feature_names_in_]"
         if lacking:
             do = (
                 "add them, empty where nothing is known: "
-                "X = X.reindex(columns=model.feature_names_in_), in a file empty columns"
+                f"X = X.reindex(columns={names}), in a file empty columns"
             )
+        else:
+            # which texts may stand for
+            names = names if texts else _written([given[name] for name in known])
+            do = f"take those of training in their order: X = X[{names}]"
         return InputError(message(f"the {len(known)} columns of training", got, do))
 
     def complete(self, X: object, values: FloatArray, missing: BoolArray) -> object:
@@ -223,8 +230,11 @@ class Mixed(Coding):
         return _filled(self.columns, X, values, missing)
 
     def hide(self, X: object, hidden: BoolArray, values: FloatArray) -> object:
-        """Return X with what is hidden missing."""
-        return X.mask(hidden) if _is_frame(X) else np.where(hidden, np.nan, values)
+        """Return X with what is hidden missing; whole numbers stay whole, and are fitted so."""
+        if not _is_frame(X):
+            return np.where(hidden, np.nan, values)
+        types = {name: nullable(dtype) for name, dtype in X.dtypes.items()}
+        return X.astype(types).mask(hidden)
 
     def without_unknown(self, X: object) -> object:
         """Return a DataFrame with labels missing that training did not see; an array as it is."""
@@ -240,9 +250,10 @@ class Mixed(Coding):
     def rows(self, values: FloatArray) -> object:
         """Return a DataFrame with the types of training."""
         pandas = require("pandas", "holds tables")
+        types = [type_named(column.dtype) for column in self.columns]
         series = [
-            _series(pandas.Series(column.decode(values[:, j])), column, column.dtype)
-            for j, column in enumerate(self.columns)
+            cast(pandas.Series(holding(column.decode(drawn), dtype)), column, dtype)
+            for drawn, column, dtype in zip(values.T, self.columns, types, strict=True)
         ]
         return pandas.concat(series, axis=1, keys=self.names)
 
@@ -411,8 +422,28 @@ def _check_numbers(X: pd.DataFrame) -> None:
                 raise InputError(message("numbers", got, do))
 
 
+def _refuse_categories(X: pd.DataFrame) -> None:
+    """Refuse a column of categories that are numbers: as numbers they are completed by others."""
+    for j, dtype in enumerate(X.dtypes):
+        labels = getattr(dtype, "categories", ())
+        # texts are refused by their place
+        if is_categorical(dtype) and not any(isinstance(label, str) for label in labels):
+            where = describe_column(j, [str(name) for name in X.columns])
+            do = (
+                "fit the mixed table with likelihood='auto', or convert the column to numbers by "
+                "astype(float)"
+            )
+            raise InputError(message("numbers", f"categories in {where}", do))
+
+
 def _is_number(dtype: object) -> bool:
-    return getattr(dtype, "kind", "O") in "iuf" and not hasattr(dtype, "categories")
+    return getattr(dtype, "kind", "O") in "iuf" and not is_categorical(dtype)
+
+
+def _written(names: Sequence[object]) -> str:
+    """Return what to type for names of columns."""
+    counted = list(names) == list(range(len(names)))
+    return f"range({len(names)})" if counted else repr(list(names))
 
 
 def _check_names(X: pd.DataFrame) -> None:
@@ -438,38 +469,20 @@ def _filled(
         if not rows.size:
             continue
         before = X.iloc[:, j]
-        numbers = values[rows, j]
-        if isinstance(column, Number) and getattr(before.dtype, "kind", "O") in "iu":
-            numbers = np.rint(
-                numbers
-                # training saw fractions where this table has whole numbers
-            )
-        full = before.astype(object)
-        full.iloc[rows] = column.decode(numbers)
-        out.isetitem(j, _series(full, column, _dtype(before, column)))
+        dtype = _dtype(before, column)
+        cells = before.to_numpy(dtype=object, copy=True)
+        cells[rows] = holding(column.decode(values[rows, j]), dtype)
+        full = type(before)(cells, index=before.index, dtype=object)
+        out.isetitem(j, cast(full, column, dtype))
     return out
 
 
 def _dtype(before: Any, column: Column) -> object:
     """Return the type of a completed column: its own, but for an empty column of numbers, which
-    cannot hold labels.
+    cannot hold labels, or of nothing.
     """
-    numbers = getattr(before.dtype, "kind", "O") in "biufmM"
-    if isinstance(column, Labelled) and numbers and before.isna().all():
-        return column.dtype
-    return before.dtype
-
-
-def _series(values: Any, column: Column, dtype: object) -> Any:
-    """Return values of type object as a type of pandas; new labels join the categories."""
-    if hasattr(dtype, "categories") or dtype == "category":
-        pandas = require("pandas", "holds tables")
-        return values.astype(_categories(pandas, values, column, dtype))
-    return values.astype(dtype)
-
-
-def _categories(pandas: Any, values: Any, column: Any, dtype: object) -> object:
-    """Return the categories of X, or those of training where X lacks a predicted one."""
-    if hasattr(dtype, "categories") and set(values.dropna()) <= set(dtype.categories):
-        return dtype
-    return pandas.CategoricalDtype(column.labels, ordered=isinstance(column, Ordered))
+    dtype = before.dtype
+    narrow = isinstance(column, Labelled) and getattr(dtype, "kind", "O") in "biufmM"
+    if (narrow or str(dtype) == "null[pyarrow]") and before.isna().all():
+        return type_named(column.dtype)
+    return dtype

@@ -197,8 +197,9 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
         -------
         X : ndarray of shape (n, M), or (n_draws, n, M)
             A DataFrame when X is one, or a mixed table of Polars or Arrow, with its columns, index
-            and types: whole numbers are rounded, labels the most probable ones; columns that no
-            view names are left out. With ``n_draws`` a list of such DataFrames.
+            and types: whole numbers are rounded, numbers beyond the range of their type the nearest
+            in it, labels the most probable ones; columns that no view names are left out. With
+            ``n_draws`` a list of such DataFrames.
         std : ndarray of shape (n, M), if ``return_std``
             Standard deviation of the imputed entries, noise included; 0 where an entry was
             observed.
