@@ -473,6 +473,12 @@ def test_outputs_that_exist_are_replaced_only_by_force(data, tmp_path, monkeypat
     )
 
 
+def test_info_refuses_the_settings_that_a_fit_refuses(data, tmp_path):
+    said = refused("fit", data, "--out", tmp_path / "o", "--set", "n_components=abc")
+    wrong = replied("info", data, "--set", "n_components=abc")["estimate"]
+    assert wrong == {"refused": said}
+
+
 def test_an_estimate_before_the_fit(data, tmp_path):
     result = replied(
         "info", data, *SMALL, "--set", "n_mixtures=1", "--view", "a=0:1", "--view", "b=1:4"

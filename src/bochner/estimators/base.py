@@ -262,6 +262,10 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
             raise unknown_likelihood(likelihood)
         check(self._parameter_constraints, given, type(self).__name__)
 
+    def _check_size(self, shape: tuple[int, ...]) -> None:
+        """Refuse settings for which no memory is large enough."""
+        plans.check_size(shape, self)
+
     def _kernel_for(self, view: str) -> SpectralKernel:  # noqa: ARG002 - every view has the same kind
         """Return what the kernel of a view is like."""
         return self._kernel()
@@ -322,7 +326,7 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         beside = self._fit_covariates(covariates, X, values.shape[0], size_factors)
         seed = processes.first(int(check_random_state(self.random_state).randint(2**31 - 1)))
         shape = (processes.total(values.shape[0]), values.shape[1])
-        plans.check_size(shape, self)
+        self._check_size(shape)
         views = self._coding.views(self.views)
         names = getattr(self, "feature_names_in_", None)
         data = self._coding.scaled(Views.fit(values, views, names, processes))

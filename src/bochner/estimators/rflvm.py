@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -131,7 +131,8 @@ class RFLVM(LatentVariableEstimator):
         "thin": [COUNT],
         "latents": [StrOptions({"sample", "map"})],
         "frequency_kernel": [StrOptions({"slice", "metropolis"})],
-        "n_jobs": [Integral, None],
+        # -1: all processors; 0 is none
+        "n_jobs": [COUNT, Interval(Integral, None, -1, closed="right"), None],
     }
 
     @shares_parameters(LatentVariableEstimator, without=["noise_variance"])
@@ -208,11 +209,14 @@ class RFLVM(LatentVariableEstimator):
             remove(Path(self.checkpoint))
         return self
 
-    def _infer(self, data: FitData, plan: Plan) -> Fit:
+    def _check_size(self, shape: tuple[int, ...]) -> None:
+        super()._check_size(shape)
         # of every draw some ten numbers, of every chain its latents
-        size = 8 * self.n_chains * (10 * self.n_draws + data.n_rows * self.n_components)
+        size = 8 * self.n_chains * (10 * self.n_draws + shape[0] * self.n_components)
         what = f"{self.n_chains:,} chains of {self.n_draws:,} draws"
         Memory().check(size, what, "lower n_chains or n_draws")
+
+    def _infer(self, data: FitData, plan: Plan) -> Fit:
         n_snapshots = -(-_SNAPSHOTS // self.n_chains)
         schedule = Schedule(self.n_warmup, self.n_draws, self.thin, n_snapshots)
         kernels: Any = {"latents": self.latents, "frequency_kernel": self.frequency_kernel}

@@ -78,14 +78,21 @@ def estimate(
         operations_per_step; gflops, the measured rate; seconds_typical and seconds_at_most (up to
         max_iter steps); memory_bytes; trial_rows. Estimates: a factor of two either way is no
         surprise, since nobody knows the steps.
+
+    Raises
+    ------
+    InputError, ValueError
+        A fit would refuse the settings: the trial has others in their place.
     """
+    estimator._validate_params()
+    estimator._check_size(X.shape)
     n_rows = X.shape[0]
     some = _trial(X)
     # The first fit of a process loads code: its time is not kept.
     (_, _), (few, _), (more, placing) = (
         _seconds(estimator, some, steps) for steps in (FEW_STEPS, FEW_STEPS, MORE_STEPS)
     )
-    trial = operations(estimator, len(some), columns)
+    trial = operations(_few_dimensions(estimator, X.shape[1]), len(some), columns)
     # On a busy machine the second fit can be the faster one; the rate stays finite then.
     per_step = max(more - few, 1e-3 * more) / (MORE_STEPS - FEW_STEPS)
     rate = trial / per_step
@@ -254,6 +261,16 @@ def _(estimator: RFLVM, X: FloatArray) -> float:
     return sweep * n_sweeps * -(-estimator.n_chains // at_once)
 
 
+def _few_dimensions(
+    estimator: LatentVariableEstimator, n_columns: int
+) -> LatentVariableEstimator:
+    """Return a copy with as many dimensions as principal components there can be."""
+    n_components = min(estimator.n_components, n_columns)
+    copy: LatentVariableEstimator = clone(estimator)
+    copy.set_params(n_components=n_components)
+    return copy
+
+
 def _seconds(
     estimator: LatentVariableEstimator, X: FloatArray, steps: int, sweeps: int = FEW_SWEEPS
 ) -> tuple[float, float]:
@@ -261,9 +278,7 @@ def _seconds(
     trial = _with_sweeps(clone(estimator), sweeps).set_params(
         max_iter=steps, tol=0.0, n_init=1, init="pca", landmarks=None, random_state=0
     )
-    trial.set_params(
-        n_components=min(estimator.n_components, X.shape[1]), checkpoint=None, verbose=0
-    )
+    trial = _few_dimensions(trial, X.shape[1]).set_params(checkpoint=None, verbose=0)
     started = time.perf_counter()
     with warnings.catch_warnings():
         # of a fit of a few steps
