@@ -13,8 +13,8 @@ from sklearn import manifold
 from sklearn.model_selection import KFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from bochner.data.accepted import checked, is_missing
-from bochner.data.arrays import Float64Array
+from bochner.data.accepted import checked
+from bochner.data.arrays import Float64Array, is_missing
 from bochner.data.validation import as_array, finite, matrix, numbers, same_rows, same_shape
 from bochner.errors import InputError, message
 

@@ -5,9 +5,11 @@ import decimal
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from sklearn.exceptions import NotFittedError
 
 import bochner as bo
+from bochner.data.covariates import Categorical, Continuous
 from bochner.data.kinds import are_counts
 from bochner.errors import InputError
 from bochner.random import generator, normal
@@ -209,3 +211,107 @@ def test_categories_of_arrow_are_drawn(tmp_path):
     assert set(model.sample(5, random_state=0)["k"]) <= {"y", "n"}
     model.save(tmp_path / "m.bochner")
     assert bo.load(tmp_path / "m.bochner").sample(5, random_state=0)["k"].dtype == "category"
+
+
+AGES = np.arange(30.0, 70.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "mean"),
+    [
+        ([None, *AGES[1:]], AGES[1:].mean()),
+        (AGES.astype(object), AGES.mean()),
+        (np.ma.masked_less(AGES.astype(int), 40), AGES[10:].mean()),
+        (np.ma.masked_less(np.where(AGES < 40, -9999.0, AGES), 0), AGES[10:].mean()),
+    ],
+)
+def test_numbers_stay_numbers_where_some_are_missing(X, given, mean):
+    """As labels each age was a batch; of masked arrays what is below the mask was taken."""
+    model = bo.NGMVLVM(**QUICK).fit(X, covariates={"age": given})
+    (age,) = model._covariate_coding.covariates
+    assert isinstance(age, Continuous)
+    assert age.mean == pytest.approx(mean)
+
+
+def test_labels_stay_labels_where_some_are_missing(X):
+    pandas = pytest.importorskip("pandas")
+    batch = np.array(["a", "b", "c", "d"] * 10)
+    masked = np.ma.masked_equal(batch, "b")
+    given = {
+        "batch": masked,
+        "plate": pandas.Categorical([1, 2, None, 2] * 10),
+        "sick": [True, False, None, True] * 10,
+    }
+    covariates = bo.NGMVLVM(**QUICK).fit(X, covariates=given)._covariate_coding.covariates
+    assert all(isinstance(one, Categorical) for one in covariates)
+    assert [one.labels for one in covariates] == [
+        ["a", "c", "d"],
+        ["1", "2"],
+        ["False", "True"],
+    ]
+
+
+def test_a_table_of_arrow_holds_covariates(X):
+    arrow = pytest.importorskip("pyarrow")
+    table = arrow.table({"age": AGES, "batch": ["a", "b"] * 20})
+    covariates = bo.NGMVLVM(**QUICK).fit(X, covariates=table)._covariate_coding.covariates
+    assert [type(one) for one in covariates] == [Continuous, Categorical]
+
+
+@pytest.mark.parametrize("kind", ["M8[D]", "m8[D]", "c16"])
+def test_size_factors_that_are_no_real_numbers_are_refused(kind):
+    counts = np.random.default_rng(100).poisson(3.0, (40, 4))
+    factors = np.ones(40, dtype=np.int64).astype(kind)
+    with pytest.raises(InputError, match="numbers as size factors of view 'x', got array"):
+        bo.NGMVLVM(**QUICK, likelihood="poisson").fit(counts, size_factors=factors)
+    masked = np.ma.masked_array([9999.0] + [1.0] * 39, mask=[True] + [False] * 39)
+    with pytest.raises(InputError, match="got NaN in row 0"):
+        bo.NGMVLVM(**QUICK, likelihood="poisson").fit(counts, size_factors=masked)
+
+
+def test_tables_of_objects_may_hold_na(X):
+    pandas = pytest.importorskip("pandas")
+    with_na = pandas.DataFrame(X, columns=list("abcd")).astype(object).mask(X > 1, pandas.NA)
+    before = with_na.copy()
+    model = bo.NGMVLVM(**QUICK).fit(with_na)
+    as_nan = bo.NGMVLVM(**QUICK).fit(np.where(X > 1, np.nan, X))
+    np.testing.assert_allclose(model.embedding_, as_nan.embedding_, atol=1e-5)
+    assert np.isfinite(model.impute(with_na).to_numpy()).all()
+    pandas.testing.assert_frame_equal(with_na, before)
+
+
+@pytest.mark.parametrize("columns", [slice("a", "b"), slice(0, 4, 0), slice(0.0, 4)])
+def test_slices_of_anything_but_whole_numbers_are_refused(X, columns):
+    with pytest.raises(
+        InputError, match=r"whole numbers for view 'u', got slice\(.*or a list"
+    ):
+        bo.NGMVLVM(**QUICK, views={"u": columns}).fit(X)
+
+
+@pytest.mark.parametrize("far", [1e7, 1e200])
+def test_a_start_far_from_the_prior_is_refused(X, far):
+    init = np.full((40, 1), -far)
+    with pytest.raises(InputError, match=r"init of at most 1e\+06, got 1e\+.*Divide it by"):
+        bo.NGMVLVM(**(QUICK | {"init": init})).fit(X)
+
+
+def test_pages_and_tables_take_tensors_with_a_gradient(X, tmp_path):
+    model = bo.NGMVLVM(**QUICK).fit(X)
+    rows = torch.tensor(X, requires_grad=True)
+    bo.report(model, rows, path=tmp_path / "page.html")
+    stacked, _ = bo.stack({"u": rows})
+    np.testing.assert_array_equal(stacked, X)
+
+
+@pytest.mark.parametrize("odd", [[[1, 2], [3]], torch.eye(3).to_sparse()])
+def test_views_that_are_no_arrays_are_named(odd):
+    with pytest.raises(InputError, match="view 'u' as an array"):
+        bo.stack({"u": odd})
+
+
+def test_an_infinite_category_is_refused_before_the_fit():
+    pandas = pytest.importorskip("pandas")
+    kinds = pandas.Categorical([np.inf, 1.0, 2.0, 1.0] * 10)
+    table = pandas.DataFrame({"h": AGES, "k": kinds})
+    with pytest.raises(InputError, match="'k' that are texts or finite numbers, got inf"):
+        bo.NGMVLVM(**QUICK, likelihood="auto").fit(table)

@@ -441,6 +441,16 @@ def test_counts_with_size_factors(table):
             "'highly' in adata.var, got 'chosen'. Choose mask_var from 'chosen'",
         ),
         ({"mask_var": [True]}, "mask_var of 6 booleans"),
+        (
+            {"mask_var": [True, None, True] * 2},
+            r"object of shape \(6,\), some of them missing",
+        ),
+        (
+            {"batch_key": "size", "covariate_keys": ["size"]},
+            "every column of obs once, got 'size' twice",
+        ),
+        ({"key_added": "a/b"}, "key_added without a slash, not empty, got 'a/b'"),
+        ({"key_added": ""}, "key_added without a slash, not empty, got ''"),
         ({"use_rep": "X_pca"}, "'X_pca' in adata.obsm"),
         ({"use_rep": "X_pca", "layer": "counts"}, "use_rep alone"),
         ({"size_factors": "depth"}, "'depth' in adata.obs, got 'size'"),
@@ -458,6 +468,17 @@ def test_counts_with_size_factors(table):
 def test_what_fit_anndata_refuses(table, options, text):
     with pytest.raises(InputError, match=text):
         bo.fit_anndata(annotated(table), **options)
+
+
+@needs_anndata
+def test_a_mask_of_variables_has_their_order(table):
+    adata = annotated(table)
+    names = list(adata.var_names)
+    mask = pd.Series([True, True, *[False] * (len(names) - 2)], index=names)
+    model = bo.fit_anndata(adata, mask_var=mask, **SMALL)
+    assert list(model.feature_names_in_) == names[:2]
+    with pytest.raises(InputError, match=r"mask_var\.loc\[adata\.var_names\]"):
+        bo.fit_anndata(annotated(table), mask_var=mask[::-1], **SMALL)
 
 
 @needs_anndata

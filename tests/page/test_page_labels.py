@@ -148,3 +148,22 @@ def test_written_dates_may_say_their_zone_and_nothing_else():
         "2024-01-02 10:00",
     ]
     assert one(["2024-01-01-02:30 meeting", "2024-01-02"]).dates is None
+
+
+def test_zeros_of_either_sign_are_one_class():
+    signed = as_labels(np.array([0.0, -0.0, 1.0]), 3)[0]
+    assert (signed.classes, signed.values.tolist()) == (["0", "1"], [0, 0, 1])
+
+
+def test_masked_labels_are_missing():
+    masked = as_labels(np.ma.masked_equal([0, 1, -9], -9), 3)[0]
+    assert (masked.classes, masked.values.tolist()) == (["0", "1"], [0, 1, -1])
+
+
+def test_a_row_with_two_labels_is_refused(tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_text("row,label\nr1,a\nr2,b\nr1,c\n")
+    with pytest.raises(
+        InputError, match=r"row names that differ in .*got 'r1' more than once"
+    ):
+        read_labels(path, ["r1", "r2"], 2)

@@ -354,6 +354,10 @@ def test_the_shown_line_hides_what_was_not_observed():
         plots.completions(true, true, observed, (4, 3), n=0)
     with pytest.raises(InputError, match=r"images, got none\. Pass at least one row"):
         plots.completions(true[:0], true[:0], observed[:0], (4, 3))
+    with pytest.raises(
+        InputError, match=r"shape of two whole numbers, got 12\. Write \(height"
+    ):
+        plots.completions(true, true, observed, 12)
     with pytest.raises(InputError, match=r"three arrays of shape \(rows, 9\)"):
         plots.completions(true, true, observed, (3, 3))
 

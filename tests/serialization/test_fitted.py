@@ -309,6 +309,32 @@ def test_a_missing_file_is_said(tmp_path, name):
         bo.load(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [
+        lambda names: names.to_numpy(),
+        lambda names: names.to_numpy().astype(str),
+        lambda names: names,
+        lambda names: names.to_series(),
+        set,
+        lambda names: dict.fromkeys(names).keys(),
+        lambda names: np.isin(list("abcd"), names),
+    ],
+)
+def test_views_of_any_kind_are_loaded_again(tmp_path, columns):
+    """A file that no one can load was written of names in an array."""
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(_data()[:, :4], columns=list("abcd"))
+    views = {"u": columns(table.columns[:2]), "v": columns(table.columns[2:])}
+    model = NGMVLVM(**{**SMALL, "views": views}).fit(table)
+    model.save(tmp_path / "model")
+    again = bo.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.transform(table), model.transform(table))
+    assert {name: set(map(str, chosen)) for name, chosen in again.views.items()} == {
+        name: set(map(str, chosen)) for name, chosen in views.items()
+    }
+
+
 # -- what cannot be saved
 # ----------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import torch
 from bochner.errors import InputError
 from bochner.kernels import RBF
 from bochner.kernels.nonstationary import Gibbs
-from bochner.likelihoods import Binomial, Curvatures, Poisson
+from bochner.likelihoods import Binomial, Curvatures, Gaussian, Poisson
 from bochner.testing import check_kernel, check_likelihood
 from rational_quadratic_kernel import RationalQuadratic
 from student_t_likelihood import StudentT
@@ -198,3 +198,27 @@ def test_values_are_asked_for_where_the_support_does_not_say():
 
 def test_kernels_with_one_lengthscale_per_latent_are_checked_in_their_dimension():
     check_kernel(RationalQuadratic([0.7, 1.4], alpha=2), dimensions=[2])
+
+
+@pytest.mark.parametrize("given", ["rbf", RBF])
+def test_what_is_no_kernel_is_not_checked(given):
+    with pytest.raises(
+        InputError, match=r"a kernel with all its arguments, got .*RBF\(0\.7\)"
+    ):
+        check_kernel(given)
+
+
+@pytest.mark.parametrize("given", [Gaussian(), "poisson"])
+def test_what_is_no_likelihood_of_the_kind_is_not_checked(given):
+    with pytest.raises(
+        InputError, match="a likelihood that is not Gaussian, with all its arg"
+    ):
+        check_likelihood(given)
+
+
+def test_nothing_to_check_at_is_refused():
+    with pytest.raises(InputError, match="dimensions to check the kernel with, got none"):
+        check_kernel(RBF(), [])
+    for name in ("values", "entries"):
+        with pytest.raises(InputError, match=f"{name} to check the likelihood at, got none"):
+            check_likelihood(Poisson(), **{name: []})

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, validate_parameter_constraints
 
+from bochner.data.arrays import is_na, without_na
 from bochner.data.columns import ColumnNames, describe_column
 from bochner.data.file_arrays import check_places, computable
 from bochner.errors import InputError, message, shown
@@ -69,6 +70,8 @@ def as_rows(X: object) -> Any:
     types = getattr(X, "dtypes", ()) if hasattr(X, "iloc") else ()
     if any(getattr(kind, "fill_value", 0) != 0 for kind in types):
         return X.sparse.to_dense() if hasattr(X, "sparse") else X
+    if hasattr(X, "iloc"):
+        return without_na(X)
     return _without_na(X) if isinstance(X, list | tuple | np.ndarray) else X
 
 
@@ -84,7 +87,7 @@ def _without_na(X: list[Any] | tuple[Any, ...] | NDArray[Any]) -> Any:
         return X
     if values.dtype != object:
         return X
-    missing = np.vectorize(lambda value: type(value).__name__ == "NAType", otypes=[bool])
+    missing = np.vectorize(is_na, otypes=[bool])
     hidden = missing(values) if values.size else np.zeros(0, dtype=bool)
     if not hidden.any():
         return X
@@ -208,13 +211,6 @@ def _check_order(own: list[str], index: list[str], what: str, rows: str) -> None
     got = f"{own[row]!r} in row {row}, where {index[row]!r} is"
     do = f"write {what}.loc[{rows}], or {what}.to_numpy() if the order is right"
     raise InputError(message(f"{what} with the rows of {rows}, in their order", got, do))
-
-
-def is_missing(value: object) -> bool:
-    """Return whether an object stands for a missing value: None, NaN, NaT or pandas.NA."""
-    if value is None or type(value).__name__ == "NAType":
-        return True
-    return bool(value != value)  # noqa: PLR0124 - NaN alone differs from itself
 
 
 def _check_names(X: object) -> None:

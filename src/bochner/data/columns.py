@@ -149,6 +149,16 @@ def _select(
 
 
 def _from_slice(view: str, selection: slice, n_columns: int) -> IntArray:
+    ends = (selection.start, selection.stop, selection.step)
+    whole = all(
+        end is None or (isinstance(end, int | np.integer) and not isinstance(end, bool))
+        for end in ends
+    )
+    if not whole or selection.step == 0:
+        do = "write the numbers of columns, such as slice(0, 10), or a list of names"
+        raise InputError(
+            message(f"a slice of whole numbers for view {view!r}", str(selection), do)
+        )
     for bound in (selection.start, selection.stop):
         # Python would cut a slice that runs over the end; here it means that the view is not the
         # one intended.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bochner.data.accepted import in_order_of
-from bochner.data.arrays import Float64Array
+from bochner.data.arrays import Float64Array, are_numbers, as_float, is_missing
 from bochner.data.columns import listing
 from bochner.data.validation import as_array
 from bochner.data.views import ExactSum
@@ -121,7 +121,7 @@ class Categorical(Covariate):
         cls, name: str, values: NDArray[np.generic], processes: Processes = ALONE
     ) -> Categorical:
         """Count the labels of all processes."""
-        here = Counter(_label(value) for value in values if not _missing(value))
+        here = Counter(_label(value) for value in values if not is_missing(value))
         counts: Counter[str] = sum(processes.gathered(here), Counter())
         n_known = counts.total()
         if len(counts) > max(_FEW_LABELS, _NEARLY_ALL * n_known):
@@ -146,7 +146,7 @@ class Categorical(Covariate):
         out = np.zeros((len(values), self.width))
         position = {label: j for j, label in enumerate(self.labels)}
         for row, value in enumerate(values):
-            if _missing(value):
+            if is_missing(value):
                 continue
             label = _label(value)
             if label not in position:
@@ -358,6 +358,11 @@ def _columns(given: Any, n_rows: int, index: object) -> dict[str, NDArray[np.gen
     given = in_order_of(index, "covariates", given)
     if isinstance(given, Mapping):
         columns = {str(name): _values(value) for name, value in given.items()}
+    elif hasattr(given, "column_names"):
+        columns = {
+            name: _values(given.column(j).to_pandas())
+            for j, name in enumerate(given.column_names)
+        }
     elif hasattr(given, "columns"):
         columns = {str(name): _values(given[name]) for name in given.columns}
     elif hasattr(given, "iloc"):
@@ -368,7 +373,7 @@ def _columns(given: Any, n_rows: int, index: object) -> dict[str, NDArray[np.gen
             do = "give one value per row, in their order"
             raise InputError(message(f"covariates of {n_rows} rows", shown(given), do))
         table = table[:, None] if table.ndim == 1 else table
-        columns = {f"covariate {j}": table[:, j] for j in range(table.shape[1])}
+        columns = {f"covariate {j}": _as_numbers(table[:, j]) for j in range(table.shape[1])}
     for name, values in columns.items():
         if values.shape != (n_rows,):
             got = f"shape {values.shape} for {name!r}"
@@ -412,8 +417,8 @@ def _values(given: Any) -> NDArray[np.generic]:
     """Return an array; categories, nullable types and texts as objects."""
     dtype = getattr(given, "dtype", None)
     plain = isinstance(dtype, np.dtype) and dtype.kind in "biuf"
-    if plain or not hasattr(given, "iloc"):
-        return as_array("covariates", given)
+    if plain or not (hasattr(given, "iloc") or hasattr(dtype, "categories")):
+        return _as_numbers(as_array("covariates", given))
     categorical = hasattr(dtype, "categories")
     if getattr(dtype, "kind", "O") in "iuf" and not categorical:
         numbers: NDArray[np.generic] = given.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -422,8 +427,16 @@ def _values(given: Any) -> NDArray[np.generic]:
     if categorical:
         # labels by declaration, whatever they are
         for row, value in enumerate(objects):
-            objects[row] = None if _missing(value) else _label(value)
-    return objects
+            objects[row] = None if is_missing(value) else _label(value)
+        return objects
+    return _as_numbers(objects)
+
+
+def _as_numbers(values: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Return objects that are all numbers or missing as numbers; others as they are."""
+    if values.dtype != object or values.ndim != 1 or not are_numbers(values):
+        return values
+    return as_float(values)
 
 
 def _check_kind(name: str, values: NDArray[np.generic]) -> None:
@@ -434,7 +447,7 @@ def _check_kind(name: str, values: NDArray[np.generic]) -> None:
         return
     for row, value in enumerate(values):
         known = isinstance(value, _KNOWN) and not isinstance(value, np.timedelta64)
-        if _missing(value) or known:
+        if is_missing(value) or known:
             continue
         got = f"{value} of type {type(value).__name__} in row {row}"
         do = "convert it to numbers, or to texts that rows share"
@@ -447,7 +460,7 @@ def _check_kind(name: str, values: NDArray[np.generic]) -> None:
 def _check_known(name: str, values: NDArray[np.generic], processes: Processes) -> None:
     """Refuse a covariate without any value."""
     n_rows = processes.total(len(values))
-    if n_rows and processes.total(not all(map(_missing, values))) == 0:
+    if n_rows and processes.total(not all(map(is_missing, values))) == 0:
         got = f"none in {n_rows} rows"
         raise InputError(message(f"a value of {name!r} in some row", got, "leave it out"))
 
@@ -465,11 +478,6 @@ def _label(value: Any) -> str:
     """Return what a label is called: 3.0 is 3, whatever type the column has."""
     whole = isinstance(value, float | np.floating) and float(value).is_integer()
     return str(int(value)) if whole else str(value)
-
-
-def _missing(value: object) -> bool:
-    absent = isinstance(value, float) and math.isnan(value)
-    return value is None or absent or str(value) in ("<NA>", "NaT")
 
 
 def _numbers(name: str, values: NDArray[np.generic]) -> Float64Array:

@@ -301,11 +301,13 @@ def _is_real(value: object) -> bool:
 def _plain(label: object, name: str) -> object:
     """Return a label as JSON knows it."""
     label = label.item() if isinstance(label, np.generic) else label
-    if isinstance(label, bool | int | float | str):
+    infinite = isinstance(label, float) and not math.isfinite(label)
+    if isinstance(label, bool | int | float | str) and not infinite:
         return label
     got = f"{label!r} of type {type(label).__name__}"
     do = "convert the categories to text"
-    raise InputError(message(f"categories of {name!r} that are texts or numbers", got, do))
+    want = f"categories of {name!r} that are texts or finite numbers"
+    raise InputError(message(want, got, do))
 
 
 def least_noise(values: FloatArray) -> float:

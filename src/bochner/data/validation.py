@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from bochner.data.accepted import annotated_kind, as_rows
-from bochner.data.arrays import Float64Array, FloatArray, IntArray
+from bochner.data.arrays import Float64Array, FloatArray, IntArray, unmasked
 from bochner.data.columns import (
     ColumnNames,
     columns_of,
@@ -314,16 +315,14 @@ def numbers(name: str, values: object) -> Float64Array:
     """
     array = as_array(name, as_rows(values))
     if array.dtype.kind not in "cSMm":
-        try:
+        with suppress(TypeError, ValueError):
             return np.asarray(array, dtype=np.float64)
-        except (TypeError, ValueError):
-            pass
     got = f"{array.dtype} of shape {array.shape}"
     raise InputError(message(f"{name} of real numbers", got, "pass an array of numbers"))
 
 
 def as_array(name: str, values: object) -> NDArray[np.generic]:
-    """Return an array of whatever type.
+    """Return an array of whatever type; NaN, or None of what is no number, where it is masked.
 
     Raises
     ------
@@ -334,7 +333,8 @@ def as_array(name: str, values: object) -> NDArray[np.generic]:
         do = "pass an array, such as a column of its obs"
         raise InputError(message(f"{name} as an array", f"an object of type {kind}", do))
     try:
-        return np.asarray(values)
+        values = values.detach().cpu() if hasattr(values, "detach") else values
+        return unmasked(values) if np.ma.is_masked(values) else np.asarray(values)
     except (TypeError, ValueError) as error:
         do = "pass an array, or rows of one length"
         raise InputError(message(f"{name} as an array", str(error), do)) from error

@@ -218,14 +218,20 @@ def covariates_in(
     keys = [*([] if batch_key is None else [batch_key]), *keys]
     if not keys:
         return None
-    for key in keys:
+    for number, key in enumerate(keys):
         _check_column(container, key, "batch_key and covariate_keys", place)
+        if key in keys[:number]:
+            do = "name it once, as batch_key if its numbers are labels"
+            raise InputError(message("every column of obs once", f"{key!r} twice", do))
     chosen = container.obs if rows is None else container.obs.loc[list(rows)]
     frame = chosen[keys]
     return frame if batch_key is None else frame.astype({batch_key: "category"})
 
 
 def _check_keys(container: AnnData | MuData, key: str, overwrite: bool, place: str) -> None:
+    if not key or "/" in key:
+        do = "choose one such as 'bochner'"
+        raise InputError(message("key_added without a slash, not empty", repr(key), do))
     if overwrite:
         return
     taken = [f"obsm[{name!r}]" for name in _keys(key) if name in container.obsm]

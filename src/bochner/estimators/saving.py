@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -287,7 +288,11 @@ def _encode(name: str, value: object) -> object:
     if isinstance(value, np.random.RandomState):
         # its state has moved on; what the fit drew from it is kept as seed_
         return None
-    if isinstance(value, range):
+    if hasattr(value, "__array__") and not isinstance(value, np.generic):
+        # columns of pandas and polars, tensors; names, of which a file holds no array
+        array = np.asarray(value)
+        value = array if array.dtype.kind in _NUMBERS else array.tolist()
+    if isinstance(value, Sequence | Set) and not isinstance(value, str | bytes):
         value = list(value)
     if isinstance(value, Path | np.generic):
         value = str(value) if isinstance(value, Path) else value.item()
@@ -311,7 +316,7 @@ def _encode(name: str, value: object) -> object:
             "type": "dict",
             "items": [[str(k), _encode(name, v)] for k, v in value.items()],
         }
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list):
         encoded = {"type": "list", "items": [_encode(name, v) for v in value]}
     elif isinstance(value, np.ndarray):
         encoded = {"type": "array", "dtype": str(value.dtype), "values": value.tolist()}

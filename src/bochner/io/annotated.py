@@ -14,6 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from bochner.data.accepted import in_order_of
+from bochner.data.arrays import is_missing
 from bochner.data.columns import listing
 from bochner.data.file_arrays import check_places, computable
 from bochner.errors import InputError, message
@@ -312,12 +314,17 @@ def mask_of(
     if isinstance(mask_var, str):
         columns = {str(name): column for name, column in var.items()}
         mask_var = _chosen(columns, mask_var, f"{place}.var", "mask_var")
+    mask_var = in_order_of(var.index, "mask_var", mask_var, f"{place}.var_names")
     mask = np.asarray(mask_var)
+    if mask.dtype == object and all(isinstance(value, bool | np.bool_) for value in mask.flat):
+        mask = mask.astype(np.bool_)
     if mask.dtype != np.bool_ or mask.shape != (n_columns,) or not mask.any():
-        got = (
-            f"{mask.dtype} of shape {mask.shape} with "
-            f"{int(mask.astype(bool).sum()) if mask.size else 0} chosen"
+        chosen = f" with {int(mask.sum())} chosen" if mask.dtype == np.bool_ else ""
+        missing = (
+            any(is_missing(value) for value in mask.flat) if mask.dtype == object else False
         )
+        lacking = ", some of them missing" if missing else ""
+        got = f"{mask.dtype} of shape {mask.shape}{chosen}{lacking}"
         raise InputError(
             message(f"mask_var of {n_columns} booleans for {place}", got, "correct the mask")
         )

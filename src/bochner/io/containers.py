@@ -189,7 +189,7 @@ def _split(name: str, value: Any) -> dict[str, object]:
     """Return a view, or the two views of a complex one."""
     if hasattr(value, "iloc") and value.ndim == 1:
         value = value.to_frame()
-    value = np.asarray(value) if isinstance(value, list | tuple) else value
+    value = as_array(f"view {name!r}", value) if isinstance(value, list | tuple) else value
     value = as_rows(value) if isinstance(value, np.ma.MaskedArray) else value
     kinds = [
         getattr(d, "kind", "O")
@@ -215,7 +215,7 @@ def _table(name: str, value: object) -> Table:
         return from_anndata(value, place=place)
     if sp.issparse(value):
         return Table(dense(value, place))
-    array: NDArray[np.generic] = np.asarray(value)
+    array = as_array(place, value)
     if array.dtype.kind == "O":
         array = _numeric(array, place)
     return Table(as_matrix(array, place))

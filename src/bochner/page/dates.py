@@ -8,7 +8,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.data.accepted import is_missing
+from bochner.data.arrays import is_missing
 
 # The clock time without an offset: a label says what the clock showed.
 _WRITTEN = re.compile(

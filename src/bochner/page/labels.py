@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bochner.data.accepted import in_order_of, is_missing
-from bochner.data.arrays import BoolArray
+from bochner.data.accepted import in_order_of
+from bochner.data.arrays import BoolArray, are_numbers, as_float, is_missing
 from bochner.data.validation import as_array
 from bochner.errors import InputError, message
 from bochner.io.array_files import LABELS, load_arrays
 from bochner.io.csv.headers import MISSING, is_key_name, number
 from bochner.io.csv.text import Lines, contents, sample
+from bochner.io.join import check_unique
 from bochner.memory import Memory
 from bochner.page.dates import as_dates
 
@@ -126,8 +126,8 @@ def _one(name: str, given: Any, n_rows: int, read_dates: bool) -> Labels:
         return _numbers(
             f"{name} (days)", values.astype("timedelta64[ns]") / np.timedelta64(1, "D")
         )
-    if values.dtype.kind in "fiu" or _are_numbers(values):
-        numbers = _as_float(values)
+    if values.dtype.kind in "fiu" or are_numbers(values):
+        numbers = as_float(values)
         if values.dtype.kind not in "iuO" or _are_exact(numbers):
             return _numbers(name, numbers)
     texts = np.array(
@@ -162,20 +162,9 @@ def _are_exact(numbers: NDArray[np.float64]) -> bool:
     return bool(np.nanmax(np.abs(numbers), initial=0.0) <= _EXACT)
 
 
-def _as_float(values: NDArray[np.generic]) -> NDArray[np.float64]:
-    known = [np.nan if is_missing(value) else value for value in values.tolist()]
-    return np.array(known, dtype=np.float64)
-
-
-def _are_numbers(values: NDArray[np.generic]) -> bool:
-    """Tell whether objects are numbers or None, as those of a column that may hold NA."""
-    known = [value for value in values.tolist() if not is_missing(value)]
-    return bool(known) and all(
-        isinstance(value, Real) and not isinstance(value, bool | np.bool_) for value in known
-    )
-
-
 def _numbers(name: str, numbers: NDArray[np.float64]) -> Labels:
+    # of zeros with a sign the texts would differ
+    numbers = numbers + 0.0
     known = np.unique(numbers[~np.isnan(numbers)])
     if len(known) > MOST_CLASSES or not np.array_equal(known, np.rint(known)):
         return Labels(name, numbers, None)
@@ -302,6 +291,8 @@ def _text(
         if is_key or not any(map(_is_number, columns[0])):
             _check_join(path, row_names, columns[0], is_key)
     if row_names is not None and len(columns) > 1 and set(row_names) <= set(columns[0]):
+        known = set(row_names)
+        check_unique([name for name in columns[0] if name in known], "row", str(path))
         place = {name: i for i, name in enumerate(columns[0])}
         columns = [[column[place[name]] for name in row_names] for column in columns[1:]]
         names = names[1:]

@@ -24,7 +24,7 @@ from bochner.data.accepted import FLAG, as_rows, checked, in_order_of, index_of
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import dense_rows, evenly_spread
 from bochner.data.row_sources import RowSource, source_of
-from bochner.data.validation import as_array
+from bochner.data.validation import as_array, numbers
 from bochner.errors import DataWarning, InputError, message
 from bochner.estimators.rflvm import RFLVM
 from bochner.extras import versions
@@ -260,7 +260,7 @@ def _values(X: Any) -> FloatArray | RowSource | None:
     if hasattr(X, "iloc"):
         frame: FloatArray = X.to_numpy(dtype=np.float64, na_value=np.nan)
         return frame
-    return np.asarray(X, dtype=np.float64)
+    return numbers("X", X)
 
 
 def _place(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from bochner.data.accepted import COUNT, COUNT_OR_NONE, checked
+from bochner.data.accepted import COUNT, COUNT_OR_NONE, checked, pair
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import evenly_spread
 from bochner.errors import InputError, message
@@ -251,6 +251,7 @@ def completions(
     -------
     Axes
     """
+    shape = pair("shape", shape)
     T = np.asarray(true, dtype=float)
     C = np.asarray(completed, dtype=float)
     mask_of_known = np.asarray(observed, dtype=bool)

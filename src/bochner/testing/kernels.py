@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from bochner import random
 from bochner._typing import Sampling
+from bochner.errors import InputError, message, shown
 from bochner.features.fourier import fourier_features
 from bochner.kernels.base import Frequencies, Kernel, SpectralKernel
 from bochner.testing.compare import close, holds
@@ -54,7 +55,15 @@ def check_kernel(kernel: Kernel, dimensions: Iterable[int] = (1, 2, 3)) -> None:
     >>> from bochner.testing import check_kernel
     >>> check_kernel(RBF(0.7), dimensions=[2])
     """
-    for d in dimensions:
+    given: object = kernel
+    if not isinstance(given, Kernel):
+        do = "pass an object, such as RBF(0.7)"
+        raise InputError(message("a kernel with all its arguments", shown(given), do))
+    chosen = list(dimensions)
+    if not chosen:
+        do = "leave dimensions out, or give some"
+        raise InputError(message("numbers of dimensions to check the kernel with", "none", do))
+    for d in chosen:
         for law in KERNEL_LAWS:
             law(kernel, d)
         if isinstance(kernel, SpectralKernel):

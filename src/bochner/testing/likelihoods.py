@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from bochner.errors import InputError
+from bochner.errors import InputError, message, shown
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.quadrature import normal_mean
 from bochner.random import generator
@@ -120,6 +120,18 @@ def check_likelihood(
     >>> from bochner.testing import check_likelihood
     >>> check_likelihood(Poisson())
     """
+    if not isinstance(likelihood, NonConjugateLikelihood):
+        raise InputError(
+            message(
+                "a likelihood that is not Gaussian, with all its arguments",
+                shown(likelihood),
+                "pass an object, such as Poisson()",
+            )
+        )
+    for name, given in (("values", values), ("entries", entries)):
+        if given is not None and not len(given):
+            do = f"leave {name} out, or give some"
+            raise InputError(message(f"{name} to check the likelihood at", "none", do))
     usual = USUAL_VALUES.get(likelihood.support)
     if values is None and usual is None:
         raise InputError(

@@ -465,6 +465,8 @@ def _refuse_unknown(given: object, view: str, values: Any, columns: NDArray[np.i
 def _checked(given: object, view: str, n_rows: int) -> NDArray[np.float64]:
     values = as_array("size_factors", given)
     try:
+        if values.dtype.kind in "cmM":
+            raise TypeError(f"{values.dtype} is no real number")
         factors = values.astype(np.float64)
     except (TypeError, ValueError) as error:
         want = f"numbers as size factors of view {view!r}"

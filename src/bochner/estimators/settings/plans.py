@@ -55,6 +55,8 @@ FEW_ROWS = 1000
 # Rows for one frequency of training up to the decay, and the fewest of those.
 ROWS_EACH = 20
 LEAST_FREQUENCIES = 16
+# Of latents that are given: their squares are nats of the prior.
+_FARTHEST = 1e6
 # Spectral points per component and latent dimension, at the least: fewer do not span the linear
 # functions of them all.
 POINTS_PER_DIMENSION = 1.25
@@ -401,6 +403,9 @@ def _check_start(array: object, n_rows: int, n_components: int) -> NDArray[np.fl
         )
     if not np.isfinite(values).all():
         raise InputError(message("a finite init", "NaN or inf", "replace them"))
+    if (largest := np.abs(values).max(initial=0.0)) > _FARTHEST:
+        do = "divide it by its standard deviation: the prior of the latents has 1"
+        raise InputError(message(f"an init of at most {_FARTHEST:g}", f"{largest:.3g}", do))
     return values
 
 
