@@ -307,7 +307,8 @@ def test_a_truncated_checkpoint_is_refused(tmp_path, monkeypatch):
         path.write_bytes(whole[:length])
         with pytest.raises(
             ModelFileError,
-            match=r"Expected a bochner checkpoint file, got fit\.ckpt.*cut short",
+            match=r"Expected a bochner checkpoint file, got fit\.ckpt.*cut short.*Delete it and "
+            r"fit anew; bochner fit starts anew with --force\.$",
         ):
             NGMVLVM(**SETTINGS, checkpoint=path).fit(_data())
 

@@ -23,6 +23,13 @@ _KEY = "bochner"
 _CHECKSUM = "blake2b"
 
 
+def repair(kind: str) -> str:
+    """Return what to do with a damaged file of a kind: what a run leaves nobody can save again."""
+    if kind == "model":
+        return "save it again"
+    return "delete it and fit anew; bochner fit starts anew with --force"
+
+
 def check_place(path: str | Path) -> None:
     """Refuse a path that ``write`` could not write to, before a long run finds out.
 
@@ -130,12 +137,10 @@ def read(path: str | Path, kind: str, schema: int) -> tuple[dict[str, Tensor], d
         RecursionError,
     ) as error:
         got = f"{path.name}, which is not one or is cut short ({error})"
-        raise ModelFileError(
-            message(f"a bochner {kind} file", got, "save it again")
-        ) from error
+        raise ModelFileError(message(f"a bochner {kind} file", got, repair(kind))) from error
     if actual != stated:
         got = f"{path.name}, whose checksum differs from its content: it is damaged"
-        do = "copy it again from where it was whole, or save it again"
+        do = f"copy it again from where it was whole, or {repair(kind)}"
         raise ModelFileError(message(f"a bochner {kind} file", got, do))
     _check_kind(path, header, kind, schema)
     return tensors, header
@@ -172,5 +177,6 @@ def _check_kind(path: Path, header: object, kind: str, schema: int) -> None:
         )
     if fields.get("schema") != schema:
         got = f"schema {fields.get('schema')!r} in {path.name}"
-        do = "upgrade bochner to read it, or save it again with this release"
+        with_this = " with this release" if kind == "model" else ""
+        do = f"upgrade bochner to read it, or {repair(kind)}{with_this}"
         raise ModelFileError(message(f"schema {schema}", got, do))

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from bochner.errors import ModelFileError, message
+from bochner.io.files import repair
 
 T = TypeVar("T")
 
@@ -61,7 +62,7 @@ def whole(name: str, kind: str) -> Iterator[None]:
         reason = " ".join(str(error).split()) or type(error).__name__
         got = f"{name}, which does not fit together ({reason})"
         raise ModelFileError(
-            message(f"a whole bochner {kind} file", got, "save it again")
+            message(f"a whole bochner {kind} file", got, repair(kind))
         ) from error
 
 
