@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bochner.errors import InputError
+from bochner.errors import DataWarning, InputError
 from bochner.io.readers import read, write_csv
 
 NAN = np.nan
@@ -257,6 +257,42 @@ def test_npz_that_cannot_be_used(tmp_path, arrays, text):
     np.savez(tmp_path / "f.npz", **arrays)
     with pytest.raises(InputError, match=text):
         read(tmp_path / "f.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "count", "what"),
+    [
+        ("y", [0, 1], 3, "rows"),
+        ("labels", [], 3, "rows"),
+        ("row_names", ["a", "b", "c", "d"], 3, "rows"),
+        ("column_names", ["a"], 2, "columns"),
+        ("y", 7, 3, "rows"),
+    ],
+)
+def test_an_array_of_another_length_beside_the_data_is_warned_of(
+    tmp_path, name, values, count, what
+):
+    np.savez(tmp_path / "f.npz", X=np.ones((3, 2)), **{name: np.array(values)})
+    with pytest.warns(DataWarning) as warned:
+        table = read(tmp_path / "f.npz")
+    assert (table.row_names, table.column_names, table.labels) == (None, None, None)
+    assert str(warned[0].message) == (
+        f"Expected {name} of shape ({count},), one for each of the {what}, in "
+        f"{tmp_path / 'f.npz'}, got shape {np.shape(values)}. It is left out: save it again with "
+        "one for each."
+    )
+
+
+@pytest.mark.parametrize(("what", "names"), [("row", "pqp"), ("column", "aa")])
+def test_names_that_repeat_beside_arrays_are_refused(tmp_path, what, names):
+    path = tmp_path / "f.npz"
+    np.savez(path, X=np.ones((3, 2)), **{f"{what}_names": [*names]})
+    with pytest.raises(InputError) as refused:
+        read(path)
+    assert str(refused.value) == (
+        f"Expected {what} names that differ, got {names[0]!r} twice in {what}_names of {path}. "
+        f"Rename or drop one of the {what}s."
+    )
 
 
 @pytest.mark.parametrize("extension", ["npz", "npy"])

@@ -7,6 +7,7 @@ import shutil
 import struct
 import tempfile
 import zipfile
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from bochner.errors import InputError, message
+from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.io.request import Request
 from bochner.io.table import Table, as_matrix, unreadable
 from bochner.memory import Memory, size_text
@@ -89,12 +90,13 @@ def beside_arrays(arrays: Mapping[str, NDArray[np.generic]], path: Path) -> dict
         )
     n_rows = next(iter(counts.values()))
     widths = {name: shape[1] for name, shape in data.items()}
-    labels = (arrays[key] for key in LABELS if key in arrays)
+    given = {name: array for name, array in arrays.items() if array.ndim < 2}
+    found = (_of_length(given, key, n_rows, path) for key in LABELS)
     return {
-        "row_names": _names(arrays, "row_names", n_rows),
-        "column_names": _names(arrays, "column_names", sum(widths.values())),
+        "row_names": _names(given, "row_names", n_rows, path),
+        "column_names": _names(given, "column_names", sum(widths.values()), path),
         "views": None if len(data) == 1 else consecutive(widths),
-        "labels": next((array for array in labels if array.shape == (n_rows,)), None),
+        "labels": next((array for array in found if array is not None), None),
     }
 
 
@@ -107,15 +109,34 @@ def consecutive(widths: dict[str, int]) -> dict[str, slice]:
     }
 
 
+def _of_length(
+    arrays: Mapping[str, NDArray[np.generic]], key: str, count: int, path: Path
+) -> NDArray[np.generic] | None:
+    """Return an array of so many entries; warn of one that has others, and leave it out."""
+    array = arrays.get(key)
+    if array is None or array.shape == (count,):
+        return array
+    what = "columns" if key == "column_names" else "rows"
+    want = f"{key} of shape ({count},), one for each of the {what}, in {path}"
+    do = "it is left out: save it again with one for each"
+    warn_user(message(want, f"shape {array.shape}", do), DataWarning)
+    return None
+
+
 def _names(
-    arrays: Mapping[str, NDArray[np.generic]], key: str, count: int
+    arrays: Mapping[str, NDArray[np.generic]], key: str, count: int, path: Path
 ) -> list[str] | None:
-    stored = arrays.get(key)
-    return (
-        None
-        if stored is None or stored.shape != (count,)
-        else [str(name) for name in stored.tolist()]
-    )
+    stored = _of_length(arrays, key, count, path)
+    if stored is None:
+        return None
+    names = [str(name) for name in stored.tolist()]
+    repeated = next((name for name, n in Counter(names).items() if n > 1), None)
+    if repeated is not None:
+        what = key.removesuffix("_names")
+        got = f"{repeated!r} twice in {key} of {path}"
+        do = f"rename or drop one of the {what}s"
+        raise InputError(message(f"{what} names that differ", got, do))
+    return names
 
 
 def load_arrays(
