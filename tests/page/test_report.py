@@ -907,6 +907,37 @@ def test_the_command_takes_a_layout(folder, tmp_path):
     np.testing.assert_allclose(unpacked(layout["values"]), places, rtol=1e-6)
 
 
+@pytest.mark.parametrize("above", ["", "0,1\n", "x,y\n"])
+def test_a_layout_needs_no_header(folder, tmp_path, above):
+    places = np.random.default_rng(7).normal(size=(N, 2))
+    lines = "".join(f"{x},{y}\n" for x, y in places)
+    (tmp_path / "umap.csv").write_text(above + lines)
+    layout = read_layout(tmp_path / "umap.csv", [f"r{i}" for i in range(N)], N)
+    np.testing.assert_array_equal(layout["umap"], places)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        (
+            "u.csv",
+            "x,y\n1,2\n3,4\n",
+            "Expected two coordinates for each of the 5 rows, got 2 in ",
+        ),
+        ("u.csv", "1,2\n3,4\n", "Expected two coordinates for each of the 5 rows, got 2 in "),
+        ("none.csv", None, "Expected a file of coordinates, got "),
+        ("u.npz", "", "Expected coordinates in a .csv or .npy file, got "),
+    ],
+)
+def test_a_layout_is_refused_in_its_own_words(tmp_path, name, text, says):
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InputError) as refused:
+        read_layout(tmp_path / name, None, 5)
+    assert str(refused.value).startswith(says)
+    assert "label" not in str(refused.value)
+
+
 def test_force_replaces_the_page(folder, tmp_path):
     (tmp_path / "r.html").write_text("old")
     done = run(

@@ -11,7 +11,12 @@ import numpy as np
 from bochner.data.accepted import in_order_of
 from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
+from bochner.io.csv.headers import number
+from bochner.io.csv.text import Lines, contents, sample
+from bochner.memory import Memory
 from bochner.page.labels import read_labels
+
+_TEXT = (".csv", ".tsv", ".txt")
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,8 @@ def read_layout(
     """
     if path.suffix.lower() == ".npy" and path.is_file():
         return {path.stem: _array(path)}
+    if (places := _without_header(path, n_rows)) is not None:
+        return {path.stem: places}
     columns = read_labels(path, row_names, n_rows)
     if len(columns) != 2:
         got = f"{len(columns)} ({', '.join(columns)}) in {path}"
@@ -108,6 +115,39 @@ def read_layout(
                 message("coordinates that are numbers", got, "correct the column")
             )
     return {path.stem: np.column_stack(list(columns.values()))}
+
+
+def _without_header(path: Path, n_rows: int) -> FloatArray | None:
+    """Return two columns of numbers with nothing above them, as long as the rows are; None: the
+    first line names the columns.
+
+    Raises
+    ------
+    InputError
+        Not a file of text, or not one line for every row.
+    """
+    if not path.is_file():
+        got = f"{path}, which does not exist"
+        raise InputError(message("a file of coordinates", got, "check the path"))
+    if path.suffix.lower() not in _TEXT:
+        do = "convert the file"
+        raise InputError(message("coordinates in a .csv or .npy file", str(path), do))
+    text = contents(path, Memory())
+    lines = Lines(path, text, sample(path, text)[0])
+    first = lines.first
+    # a first column of names joins: other rows may be there
+    if len(first) != 2:
+        return None
+    header = any(number(cell) is None for cell in first)
+    count = len(lines.lines) - header
+    if not header and count == n_rows:
+        return lines.numbers((0, 1), 0, None)
+    # pandas calls columns by numbers, too
+    if count != (n_rows if header else n_rows + 1):
+        got = f"{count} in {path}"
+        do = "give one line per row, in order"
+        raise InputError(message(f"two coordinates for each of the {n_rows} rows", got, do))
+    return None
 
 
 def _array(path: Path) -> FloatArray:
