@@ -93,6 +93,10 @@ def test_what_is_wrong_is_named(table, tmp_path):
     assert "'plate' among '1', '2', as in training, got '7' in row 1" in text
     text = refused("sample", out, "--at", "plait=1", "--out", tmp_path / "s.csv")
     assert "choose from plate=VALUE" in text.lower().replace("value", "VALUE")
+    twice = ["--at", "plate=1", "--at", "plate=2", "--out", tmp_path / "s.csv"]
+    text = refused("sample", out, *twice)
+    assert text == "Expected every covariate once, got --at plate=... twice. Write one value."
+    assert not (tmp_path / "s.csv").exists()
 
 
 @pytest.fixture

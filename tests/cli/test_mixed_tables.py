@@ -90,6 +90,17 @@ def test_text_that_is_no_category_is_refused_with_the_option_that_helps(tmp_path
     assert "--drop date leaves it out, --index date takes it for the names of rows" in text
 
 
+@pytest.mark.parametrize("how", [[], ["--likelihood", "auto"], ["--index", "id"]])
+def test_a_parquet_file_without_columns_is_refused(tmp_path, how):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "none.parquet"
+    pandas.DataFrame(index=range(5)).to_parquet(path)
+    assert refused("fit", path, "--out", tmp_path / "o", *how) == (
+        f"Expected columns of data, got none in {path}. Add columns, or save the table again."
+    )
+
+
 def test_decimal_commas_are_named(tmp_path):
     pytest.importorskip("pandas")
     lines = "\n".join(f"{i};{i},5;{('low', 'high')[i % 2]}" for i in range(30))

@@ -263,6 +263,9 @@ def _named(
     frame: pd.DataFrame, index: str | None, path: Path, request: Request
 ) -> pd.DataFrame:
     """Return the columns asked for, rows named by the index or by a first column of names."""
+    if not len(frame.columns):
+        do = "add columns, or save the table again"
+        raise InputError(message("columns of data", f"none in {path}", do))
     if index is not None and index not in frame.columns:
         first = ", ".join(repr(str(name)) for name in frame.columns[:5])
         got = f"columns {first}"
@@ -428,12 +431,17 @@ def covariates_at(model: LatentVariableEstimator, asked: Sequence[str], n_rows: 
     labels = {
         covariate.name for covariate in coding.covariates if isinstance(covariate, Categorical)
     }
+    named: set[str] = set()
     for word in asked:
         name, equals, value = word.partition("=")
         if not equals or name not in given:
             known = listing([f"{label}=VALUE" for label in coding.names])
             do = f"choose from {known}" if known else "leave it out: the model has none"
             raise InputError(message("--at with a covariate of the model", repr(word), do))
+        if name in named:
+            got = f"--at {name}=... twice"
+            raise InputError(message("every covariate once", got, "write one value"))
+        named.add(name)
         given[name] = [value] * n_rows
     for name in given.keys() - labels:
         given[name] = [float("nan") if value is None else value for value in given[name]]

@@ -93,6 +93,10 @@ class Chosen:
         """
         schema = schema_of(parts[0])
         selection = request.selection
+        if not schema.names:
+            got = f"none in {place}"
+            do = "add columns, or save the table again"
+            raise InputError(message("columns of data", got, do))
         index = [request.index] if request.index is not None else name_columns(schema)
         if request.index is None:
             index = [name for name in index if not selection.asks_for(name)]
