@@ -100,7 +100,8 @@ LAYERS: dict[str, str] = {
         estimators.methods
         estimators.base estimators.lvm estimators.rflvm estimators.srflvm estimators.annotated
         estimators.loading estimators model_selection.cost model_selection.hiding
-        model_selection.calibrate model_selection.n_components model_selection datasets.load
+        model_selection.calibrate model_selection.component_selection
+        model_selection.n_components model_selection datasets.load
         datasets.originals datasets.fetch datasets.make datasets.channel datasets testing.compare
         testing.kernels testing.likelihoods testing""",
     "F9 doors": """

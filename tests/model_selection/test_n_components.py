@@ -332,3 +332,104 @@ def test_private_latents_go_along():
     private = model(views=views, latent={"private": {"a": 1}}, max_iter=20)
     chosen = bo.select_n_components(private, data(1), [1, 3], n_repeats=1, random_state=0)
     assert chosen.log_likelihood[0] != chosen.log_likelihood[1]
+
+
+QUICK = {"n_mixtures": 1, "n_frequencies": 4, "init": "pca", "max_iter": 10}
+
+
+def people(n=60, seed=100):
+    """A mixed table with a label that a single row has."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(n)
+    labels = np.where(x < 0, "a", "c")
+    labels[5] = "b"
+    return pd.DataFrame(
+        {"h": 170 + 8 * x, "w": 3 * x + 0.3 * rng.standard_normal(n), "k": labels}
+    )
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("rows", ["same", "new"])
+def test_tables_of_arrow_are_compared_as_those_of_pandas(rows):
+    arrow = pytest.importorskip("pyarrow")
+    frame = people()
+    estimator = bo.NGMVLVM(likelihood="auto", **QUICK)
+    # rows of Arrow have no names, those of what is known of them do not matter
+    ages = pd.Series(np.arange(60.0), index=np.arange(60)[::-1])
+    how = {"rows": rows, "n_repeats": 5 if rows == "new" else 1, "random_state": 0}
+    one = bo.select_n_components(
+        estimator, frame, [1], covariates={"age": ages.to_numpy()}, **how
+    )
+    table = arrow.Table.from_pandas(frame)
+    other = bo.select_n_components(estimator, table, [1], covariates={"age": ages}, **how)
+    np.testing.assert_array_equal(one.log_likelihood, other.log_likelihood)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("stored", ["numpy_nullable", "pyarrow"])
+def test_how_numbers_are_stored_does_not_matter_for_the_same_rows(stored):
+    if stored == "pyarrow":
+        pytest.importorskip("pyarrow")
+    rng = np.random.default_rng(100)
+    x = rng.standard_normal(60)
+    b = 1000 * x + 50 * rng.standard_normal(60)
+    frame = pd.DataFrame({"a": x, "b": b, "c": np.rint(2 * x)})
+    tables = [frame, frame.convert_dtypes(dtype_backend=stored)]
+    if stored == "numpy_nullable":
+        tables.append(frame.astype({"c": "int64"}))
+    estimator = bo.NGMVLVM(likelihood="auto", **QUICK)
+    how = {"rows": "same", "n_repeats": 1, "random_state": 0}
+    found = [bo.select_n_components(estimator, X, [1], **how) for X in tables]
+    for other in found[1:]:
+        # whole numbers are compared with what is predicted, not with what that is rounded to
+        np.testing.assert_allclose(other.log_likelihood, found[0].log_likelihood, rtol=1e-6)
+
+
+def test_whole_numbers_with_hidden_entries_stay_whole():
+    X = people().assign(n=np.arange(60, dtype="uint8"), yes=np.arange(60) % 2 == 0)
+    estimator = bo.NGMVLVM(likelihood="auto")
+    estimator._validate(X, reset=True)
+    shown = estimator._coding.hide(X, np.arange(300).reshape(60, 5) % 7 == 0, None)
+    assert shown.dtypes.astype(str).tolist() == [
+        "float64",
+        "float64",
+        "object",
+        "UInt8",
+        "boolean",
+    ]
+    assert (shown.isna().to_numpy() == (np.arange(300).reshape(60, 5) % 7 == 0)).all()
+
+
+def _hidden_in(X, seed):
+    estimator = bo.NGMVLVM(1, likelihood="auto", random_state=seed, **QUICK)
+    what = ("entries", 0.1, seed)
+    density, rows, _ = _hidden(estimator, X, np.arange(0), what, _Known(None, None))
+    assert np.isfinite(density).all()
+    assert len(density) == len(rows)
+    return estimator
+
+
+def _seed_that_hides(row, column, shape):
+    """Return the first seed by which an entry is hidden."""
+    every = {"x": np.arange(shape[1])}
+    for seed in range(100, 200):
+        source = np.random.default_rng(seed)
+        if hide_some(np.zeros(shape), every, "entries", 0.1, source)[row, column]:
+            return seed
+    raise AssertionError
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_label_of_one_row_is_not_hidden():
+    X = people()
+    estimator = _hidden_in(X, _seed_that_hides(5, 2, X.shape))
+    assert estimator._coding.labels() == {2: ["a", "b", "c"]}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_column_may_be_of_another_kind_with_entries_hidden():
+    """Without its only 2 a column is one of two values, of which 2 is none."""
+    X = people()[["h", "w"]].assign(n=(people()["h"] > 170).astype(float))
+    X.loc[5, "n"] = 2.0
+    estimator = _hidden_in(X, _seed_that_hides(5, 2, X.shape))
+    assert estimator._coding.labels() == {2: ["0", "1"]}

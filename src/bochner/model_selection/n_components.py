@@ -18,9 +18,9 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.parallel import Parallel, delayed
 
-from bochner import markup, metrics
+from bochner import metrics
 from bochner.data.accepted import COUNT, as_rows, checked, in_order_of, index_of
-from bochner.data.arrays import Float64Array
+from bochner.data.arrays import BoolArray, Float64Array
 from bochner.data.columns import dense_rows
 from bochner.data.covariates import CovariateCoding, of_rows
 from bochner.data.row_sources import JoinedSource, RowSource, read_by_parts, source_of
@@ -28,9 +28,10 @@ from bochner.data.validation import as_array
 from bochner.data.views import Views
 from bochner.errors import DataWarning, InputError, message
 from bochner.estimators.base import LatentVariableEstimator
-from bochner.estimators.tables import of_views
+from bochner.estimators.tables import as_frame, of_views
 from bochner.initialization import iterative_pca
 from bochner.model_selection.calibrate import compare
+from bochner.model_selection.component_selection import ComponentSelection
 from bochner.model_selection.hiding import hide_some
 from bochner.prediction.entry_statistics import mean_of_fits, mean_of_rows
 from bochner.processes import current
@@ -52,82 +53,6 @@ _MANY = 20
 _DEAR = 40
 # Fits that only tell numbers apart are short.
 _SHORT = {"init": "pca", "max_iter": 100}
-
-
-@dataclass(frozen=True)
-class ComponentSelection:
-    """How well held-out entries are predicted, by number of latent dimensions; prints itself.
-
-    Attributes
-    ----------
-    candidates : tuple of int
-        Ascending.
-    log_likelihood, log_likelihood_se : ndarray of shape (candidates,)
-        Mean log density of a hidden entry of a held-out row, nats, original units, and its standard
-        error over rows and fits. What fits differ by, beyond their rows, is seen in the repeats:
-        with three it is a rough estimate, with one it is left out.
-    behind, behind_se : ndarray of shape (candidates,)
-        By how much each lies behind the best, compared row by row, and the standard error of that
-        over rows and fits; 0 for the best.
-    behind_rows_se : ndarray of shape (candidates,)
-        The same over rows alone, the fits given: ``rule="one_se"`` goes by it.
-    agreement : ndarray of shape (candidates,)
-        Mean agreement, after Procrustes, of all rows' embeddings between repeats, which differ in
-        seed and rows; NaN with one repeat.
-    best : int
-        The number to use, by the rule asked for.
-    n_repeats : int
-    """
-
-    candidates: tuple[int, ...]
-    log_likelihood: Float64Array
-    log_likelihood_se: Float64Array
-    behind: Float64Array
-    behind_se: Float64Array
-    behind_rows_se: Float64Array
-    agreement: Float64Array
-    best: int
-    n_repeats: int
-
-    def _repr_html_(self) -> str:
-        """Return the table, for notebooks."""
-        heads = (
-            "n_components",
-            "log-likelihood per held-out entry",
-            "behind the best",
-            "agreement between repeats",
-        )
-        scores = _with_errors(self.log_likelihood, self.log_likelihood_se)
-        gaps = _with_errors(self.behind, self.behind_se)
-        agreed = [f"{value:.3f}" for value in self.agreement]
-        rows = zip(self.candidates, scores, gaps, agreed, strict=True)
-        below = [f"Use n_components={self.best}."]
-        return markup.table("Held-out entries by latent dimensions", heads, rows, below)
-
-    def __str__(self) -> str:
-        """Return a table, and the number to use."""
-        lines = [
-            "n_components  log-likelihood per held-out entry  behind the best  agreement between "
-            "repeats"
-        ]
-        columns = (
-            self.log_likelihood,
-            self.log_likelihood_se,
-            self.behind,
-            self.behind_se,
-            self.agreement,
-        )
-        for d, mean, error, behind, behind_error, agreement in zip(
-            self.candidates, *columns, strict=True
-        ):
-            score = f"{mean:.4f} ± {error:.4f}".ljust(33)
-            loss = f"{behind:.4f} ± {behind_error:.4f}".ljust(15)
-            lines.append(f"{d:<12}  {score}  {loss}  {agreement:.3f}")
-        return "\n".join([*lines, f"Use n_components={self.best}."])
-
-
-def _with_errors(means: Float64Array, errors: Float64Array) -> list[str]:
-    return [f"{mean:.4f} ± {error:.4f}" for mean, error in zip(means, errors, strict=True)]
 
 
 @isolated
@@ -255,6 +180,9 @@ def select_n_components(
     if covariates is not None:
         # what is wrong or constant is said once, of all rows
         CovariateCoding.fit(covariates, np.shape(X)[0], index)
+    if index is None and index_of(frame := as_frame(X, estimator.likelihood)) is not None:
+        # labels are known by column from here on; rows of Polars and Arrow have no names
+        X, known = frame.reset_index(drop=True), known.unnamed()
     jobs = list(itertools.product(range(n_repeats), numbers))
     done = Parallel(n_jobs=n_jobs)(
         delayed(_held_out if rows == "new" else _hidden)(
@@ -373,19 +301,46 @@ def _hidden(
     X = of_views(X, model.views)
     values, data = _table(model, X)
     hidden = hide_some(values, data.columns, hide, fraction, np.random.default_rng(seed))
-    # a column needs an entry to be fitted
-    hidden[:, (hidden | np.isnan(values)).all(axis=0)] = False
-    framed = model._coding.hide(X, hidden, values)
-    _fit(model, framed, known)
+    _show_needed(hidden, values, model._coding.labels())
+    _fit(model, model._coding.hide(X, hidden, values), known)
+    values = _encoded(model, X)
+    # with fewer entries a column may be one of fewer kinds of values
+    hidden &= ~np.isnan(values)
     if all_conjugate(model._fit.posterior):
-        mean, std = model.impute(framed, return_std=True, covariates=known.covariates)
-        away = (values - np.asarray(mean))[hidden] / std[hidden]
+        shown = np.where(hidden, np.nan, values)
+        with warnings.catch_warnings():
+            # the numbers of a table: as its types have them they are rounded
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
+            mean, std = model.impute(shown, return_std=True, covariates=known.covariates)
+        away = (values - mean)[hidden] / std[hidden]
         density = -0.5 * np.square(away) - np.log(std[hidden]) - 0.5 * np.log(2.0 * np.pi)
     else:
         beside = model._covariate_coding.encode(known.covariates, len(values))
-        shown = (known.size_factors, seed, beside)
-        density = compare(model, values, hidden, _DRAWS, *shown)[1][hidden]
+        given = (known.size_factors, seed, beside)
+        density = compare(model, values, hidden, _DRAWS, *given)[1][hidden]
     return density, np.nonzero(hidden)[0], np.asarray(model.embedding_, dtype=np.float64)
+
+
+def _show_needed(
+    hidden: BoolArray, values: Float64Array, labels: Mapping[int, Sequence[str]]
+) -> None:
+    """Show what a fit needs an entry of: every column, and every label of a mixed table."""
+    hidden[:, (hidden | np.isnan(values)).all(axis=0)] = False
+    for j, known in labels.items():
+        for code in range(len(known)):
+            rows = np.flatnonzero(values[:, j] == code)
+            if hidden[rows, j].all():
+                hidden[rows, j] = False
+
+
+def _encoded(model: LatentVariableEstimator, X: Any) -> Float64Array:
+    """Return rows as the numbers of a fit, which may know fewer labels, or take a column for
+    another kind, than one to all entries.
+    """
+    encoded: Any = model._coding.encode(model._coding.without_unknown(X))
+    if hasattr(encoded, "iloc"):
+        encoded = encoded.to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.asarray(encoded, dtype=np.float64)
 
 
 def _table(model: LatentVariableEstimator, X: object) -> tuple[Float64Array, Views]:
@@ -448,6 +403,16 @@ class _Known:
     def of(self, rows: NDArray[np.intp]) -> _Known:
         """Return that of some rows, (n,)."""
         return _Known(of_rows(self.size_factors, rows), of_rows(self.covariates, rows))
+
+    def unnamed(self) -> _Known:
+        """Return the same without names of rows."""
+        return _Known(_unnamed(self.size_factors), _unnamed(self.covariates))
+
+
+def _unnamed(given: Any) -> object:
+    if isinstance(given, Mapping):
+        return {name: _unnamed(value) for name, value in given.items()}
+    return given if index_of(given) is None else given.reset_index(drop=True)
 
 
 def _summary(
