@@ -433,3 +433,22 @@ def test_a_column_may_be_of_another_kind_with_entries_hidden():
     X.loc[5, "n"] = 2.0
     estimator = _hidden_in(X, _seed_that_hides(5, 2, X.shape))
     assert estimator._coding.labels() == {2: ["0", "1"]}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("likelihood", ["categorical", "binomial"])
+def test_a_code_of_one_row_ends_no_comparison(likelihood):
+    """A category without any entry in training had density 1, a count beyond the trials NaN."""
+    rng = np.random.default_rng(100)
+    x = rng.standard_normal(60)
+    X = np.column_stack([rng.integers(0, 3, 60), x > 0, (x > 0.5) + 1.0 * (x > -0.5)])
+    X[7, 0] = 5
+    for rows in (X, pd.DataFrame(X, columns=["a", "b", "c"])):
+        estimator = bo.NGMVLVM(1, likelihood=likelihood, random_state=0, **QUICK)
+        what = ("entries", 0.1, _seed_that_hides(7, 0, X.shape))
+        density, of_rows, _ = _hidden(estimator, rows, np.arange(0), what, _Known(None, None))
+        assert np.isfinite(density).all()
+        assert (density < 0).all()
+        assert len(density) == len(of_rows) > 10
+        how = {"n_repeats": 5, "random_state": 0}
+        assert bo.select_n_components(estimator, rows, [1], **how).best == 1

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, check_random_state
@@ -30,6 +31,7 @@ from bochner.errors import DataWarning, InputError, message
 from bochner.estimators.base import LatentVariableEstimator
 from bochner.estimators.tables import as_frame, of_views
 from bochner.initialization import iterative_pca
+from bochner.likelihoods import Binomial, Categorical
 from bochner.model_selection.calibrate import compare
 from bochner.model_selection.component_selection import ComponentSelection
 from bochner.model_selection.hiding import hide_some
@@ -272,8 +274,7 @@ def _held_out(
     hide, fraction, seed = what
     train = np.setdiff1d(np.arange(np.shape(X)[0]), test)
     _fit(model, _taken(X, train), known.of(train))
-    # a label of held-out rows alone tells a fit without them nothing
-    X = model._coding.without_unknown(of_views(X, model.views))
+    X = _without_unknown(model, of_views(X, model.views))
     coding = model._covariate_coding
     covariates = coding.without_unknown(known.covariates, np.shape(X)[0])
     known = replace(known, covariates=covariates)
@@ -303,8 +304,7 @@ def _hidden(
     hidden = hide_some(values, data.columns, hide, fraction, np.random.default_rng(seed))
     _show_needed(hidden, values, model._coding.labels())
     _fit(model, model._coding.hide(X, hidden, values), known)
-    values = _encoded(model, X)
-    # with fewer entries a column may be one of fewer kinds of values
+    values = _encoded(model, _without_unknown(model, X))
     hidden &= ~np.isnan(values)
     if all_conjugate(model._fit.posterior):
         shown = np.where(hidden, np.nan, values)
@@ -333,11 +333,28 @@ def _show_needed(
                 hidden[rows, j] = False
 
 
-def _encoded(model: LatentVariableEstimator, X: Any) -> Float64Array:
-    """Return rows as the numbers of a fit, which may know fewer labels, or take a column for
-    another kind, than one to all entries.
+def _without_unknown(model: LatentVariableEstimator, X: Any) -> Any:
+    """Return rows without the labels, categories and numbers of trials that a fit to some of their
+    entries does not know: these tell it nothing.
     """
-    encoded: Any = model._coding.encode(model._coding.without_unknown(X))
+    X = model._coding.without_unknown(X)
+    if _kind_of_rows(X):
+        return X
+    values = _encoded(model, X)
+    unknown = np.zeros(values.shape, dtype=bool)
+    for view in model._fit.posterior:
+        likelihood, columns = view.likelihood, model.views_[view.name]
+        if isinstance(likelihood, Categorical):
+            codes = likelihood.codes(torch.from_numpy(values[:, columns]))
+            unknown[:, columns] = codes.numpy() < 0.0
+        elif isinstance(likelihood, Binomial):
+            unknown[:, columns] = values[:, columns] > likelihood.n_trials.numpy()
+    return model._coding.hide(X, unknown, values) if unknown.any() else X
+
+
+def _encoded(model: LatentVariableEstimator, X: object) -> Float64Array:
+    """Return rows as the numbers of a fit."""
+    encoded: Any = model._coding.encode(X)
     if hasattr(encoded, "iloc"):
         encoded = encoded.to_numpy(dtype=np.float64, na_value=np.nan)
     return np.asarray(encoded, dtype=np.float64)
