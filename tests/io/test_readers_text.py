@@ -3,6 +3,7 @@
 import gzip
 import os
 import stat
+import warnings
 
 import numpy as np
 import pytest
@@ -454,3 +455,70 @@ def test_a_first_column_of_categories_is_no_names_of_rows(csv):
         match=r"got 'x' twice.*if 'kind' names none, add --drop kind, or --likelihood auto",
     ):
         read(csv("kind,b\nx,1\ny,2\nx,3\n"))
+
+
+NUMBERS_ABOVE = [
+    "2019,2020,2021\n3,5,2\n4,4,1\n",
+    "site,2019,2020,2021\na,3,5,2\nb,4,4,1\n",
+    ",450,500,550\n7,3,5,2\n8,4,4,1\n",
+    "1,2\n0.5,0.25\n1.5,\n",
+]
+
+
+@pytest.mark.parametrize("text", NUMBERS_ABOVE)
+def test_a_first_line_of_numbers_that_may_be_names_is_warned_of(tmp_path, text):
+    path = tmp_path / "years.csv"
+    path.write_text(text)
+    with pytest.warns(DataWarning) as warned:
+        read(path)
+    assert [str(one.message) for one in warned] == [
+        f"The first line of {path} is read as data, because it holds numbers: where it names the "
+        "columns, add --header, and else --no-header."
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for header in (True, False):
+            read(path, header=header)
+
+
+@pytest.mark.parametrize(
+    "text", ["3,1,5\n2,2,2\n", "1,2,3\n4,5,6\n", "1,2\n3,4\n", "1.5,2\n3,4\n", "1\n0.5\n"]
+)
+def test_a_first_line_of_data_is_not_warned_of(tmp_path, text):
+    (tmp_path / "X.csv").write_text(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read(tmp_path / "X.csv")
+
+
+@pytest.mark.parametrize("first", ["sep=,", "SEP=;", '"sep=,"', "sep=,,,"])
+def test_the_separator_of_excel_is_refused_with_what_to_type(tmp_path, first):
+    path = tmp_path / "t.csv"
+    path.write_text(f"{first}\na,b\n1,2\n")
+    with pytest.raises(InputError) as refused:
+        read(path)
+    assert str(refused.value) == (
+        f"Expected names of columns, or numbers, in the first line, got {first!r} in line 1 of "
+        f"{path}. Delete that line, which Excel reads alone: tail -n +2 {path} > new.csv."
+    )
+
+
+@pytest.mark.parametrize(
+    ("encoding", "got"),
+    [
+        ("UTF-16LE", "UTF-16LE without a byte order mark"),
+        ("UTF-16BE", "UTF-16BE without a byte order mark"),
+        ("UTF-32LE", "UTF-32LE without a byte order mark"),
+        ("UTF-32BE", "UTF-32BE without a byte order mark"),
+        ("UTF-32", "UTF-32"),
+    ],
+)
+def test_wide_text_is_refused_with_what_to_type(tmp_path, encoding, got):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n1,2\n3,4\n", encoding=encoding)
+    with pytest.raises(InputError) as refused:
+        read(path)
+    assert str(refused.value) == (
+        f"Expected text in UTF-8, got {path} in {got}. Save it as csv UTF-8, or: iconv -f "
+        f"{encoding} -t UTF-8 {path} > new.csv."
+    )

@@ -25,6 +25,7 @@ from bochner.io.csv.headers import (
     is_whole,
     is_written_number,
     key_column,
+    may_be_header,
     pointed,
 )
 from bochner.io.csv.text import Lines, PlainLines, contents, sample
@@ -67,7 +68,7 @@ def read_csv(path: Path, request: Request | None = None) -> Table:
     request = request or Request()
     text = contents(path, request.memory)
     delimiter, first = sample(path, text)
-    header = has_header(first, request)
+    header = has_header(path, first, request)
     plain = PlainLines.of(text, delimiter, request.decimal) if len(text) >= _LARGE else None
     if plain is not None:
         with contextlib.suppress(ValueError):
@@ -115,18 +116,22 @@ def has_header_of_labels(
     """Return whether the first of some lines names columns whose cells may be of any kind; those
     that are known to a model do.
     """
-    header = has_header(first, request)
+    header = _told(first, request)
     if not header and request.header is None:
         names = [unguarded(cell) for cell in first[0]] if first else []
         header = bool(known) and set(known) <= set(names)
         header = header or is_header_of_labels(names, first[1:])
         if not header:
-            warn_user(
-                f"The first line of {path} is read as data, because it holds numbers: where it "
-                "names the columns, add --header, and else --no-header.",
-                DataWarning,
-            )
+            _warn_of_numbers(path)
     return header
+
+
+def _warn_of_numbers(path: Path) -> None:
+    warn_user(
+        f"The first line of {path} is read as data, because it holds numbers: where it "
+        "names the columns, add --header, and else --no-header.",
+        DataWarning,
+    )
 
 
 class Text(Protocol):
@@ -151,8 +156,18 @@ class Text(Protocol):
         """Return columns as numbers, without the first `skip` lines."""
 
 
-def has_header(first: Sequence[Sequence[str]], request: Request) -> bool:
-    """Return whether the first of some lines names the columns."""
+def has_header(path: Path, first: Sequence[Sequence[str]], request: Request) -> bool:
+    """Return whether the first of some lines names the columns; warn where numbers may do so."""
+    header = _told(first, request)
+    if not header and request.header is None and first:
+        lines = [pointed(cells, request.decimal) for cells in first]
+        if may_be_header(lines[0], lines[1:]):
+            _warn_of_numbers(path)
+    return header
+
+
+def _told(first: Sequence[Sequence[str]], request: Request) -> bool:
+    """Return what was asked for, or what the cells of the first lines tell."""
     if request.header is not None:
         return request.header
     lines = [pointed(cells, request.decimal) for cells in first]

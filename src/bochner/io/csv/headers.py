@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -98,6 +99,30 @@ def is_header(first: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
     if len(first) == 1:
         return False
     return _numbers_as_names(first[0], rest, body)
+
+
+def may_be_header(first: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
+    """Tell whether a first line of numbers may name columns, beside a first cell of any kind: whole
+    numbers that rise by one step, as no line below does (``2019,2020,2021``), or that differ, above
+    fractions alone.
+    """
+    begin = 0 if is_whole(first[0]) else 1
+    names = first[begin:]
+    if len(names) < 2 or not body or not distinct_whole(names):
+        return False
+    below = [cells[begin:] for cells in body]
+    if _rises(names) and not any(map(_rises, below)):
+        return True
+    return all("." in cell or cell.lower() in MISSING for cells in below for cell in cells)
+
+
+def _rises(cells: Sequence[str]) -> bool:
+    """Tell whether cells are three or more whole numbers, each as much above the one before."""
+    if len(cells) < 3 or not all(map(is_whole, cells)):
+        return False
+    values = [int(cell) for cell in cells]
+    steps = {after - before for before, after in itertools.pairwise(values)}
+    return len(steps) == 1 and min(steps) > 0
 
 
 def is_header_of_labels(first: Sequence[str], body: Sequence[Sequence[str]]) -> bool:

@@ -285,7 +285,7 @@ def open_csv(
     row_names : list of str or None
     index_name : str
     """
-    file = PlainFile.of(path, request, lambda first: has_header(first, request))
+    file = PlainFile.of(path, request, lambda first: has_header(path, first, request))
     if file is None or file.n_rows < 1:
         return None
     try:

@@ -7,6 +7,7 @@ import csv
 import gzip
 import importlib.util
 import io
+import re
 import shlex
 import zlib
 from collections.abc import Sequence
@@ -27,6 +28,10 @@ Line = tuple[int, list[str]]
 
 # What spreadsheets begin a file with that they call Unicode text.
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+# Encodings by which of the first bytes are 0, where text begins with what ASCII has.
+_WIDE = {"x0x0": "UTF-16LE", "0x0x": "UTF-16BE", "x000": "UTF-32LE", "000x": "UTF-32BE"}
+# A line that Excel alone reads, and writes nowhere else.
+_SEPARATOR = re.compile(r'"?sep=.?"?[\s,;]*', re.IGNORECASE)
 # What files begin with that gzip wrote.
 _GZIP = b"\x1f\x8b"
 # What other files begin with that are called .csv: what they are, and what is to be done.
@@ -61,6 +66,7 @@ def contents(path: Path, memory: Memory) -> str:
             got = f"{path}, which gzip has compressed"
             raise InputError(message("text", got, f"rename it to {path.name}.gz"))
         _refuse_foreign(path, raw)
+        _refuse_wide(path, raw)
         return raw.decode("utf-16" if raw.startswith(_UTF_16) else "utf-8-sig")
     except UnicodeError as error:
         do = "save it as csv UTF-8"
@@ -76,6 +82,21 @@ def _refuse_foreign(path: Path, raw: bytes) -> None:
     for start, (what, do) in _FOREIGN.items():
         if raw[: len(start)].lower() == start.lower():
             raise InputError(message("a table as text", f"{what} in {path}", do))
+
+
+def _refuse_wide(path: Path, raw: bytes) -> None:
+    """Refuse UTF-16 without a byte order mark, and UTF-32: every other byte of numbers is 0."""
+    zeros = "".join("x" if byte else "0" for byte in raw[:4])
+    name = _WIDE.get(zeros)
+    if raw.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        name = "UTF-32"
+    if name is None:
+        return
+    do = "save it as csv UTF-8"
+    if path.suffix.lower() != ".gz":
+        do += f", or: iconv -f {name} -t UTF-8 {shlex.quote(str(path))} > new.csv"
+    got = f"{path} in {name}{'' if name == 'UTF-32' else ' without a byte order mark'}"
+    raise InputError(message("text in UTF-8", got, do))
 
 
 def _inflated(path: Path, memory: Memory) -> bytes:
@@ -97,7 +118,8 @@ def sample(path: Path, text: str) -> tuple[str, list[list[str]]]:
     Raises
     ------
     InputError
-        An empty file, a .tsv file without a tab but with commas, or a comment above the table.
+        An empty file, a .tsv file without a tab but with commas, or a comment, or what Excel calls
+        a separator, above the table.
     """
     names = path.name.lower().removesuffix(".gz")
     start = _start(text)
@@ -105,6 +127,7 @@ def sample(path: Path, text: str) -> tuple[str, list[list[str]]]:
     if not first:
         do = "check that it was written to its end"
         raise InputError(message("a file with data", f"the empty file {path}", do))
+    _refuse_separator(path, first)
     _refuse_comment(path, start)
     if names.endswith(".tsv"):
         if "\t" not in first and "," in first:
@@ -118,6 +141,15 @@ def sample(path: Path, text: str) -> tuple[str, list[list[str]]]:
             return delimiter, cells
     delimiter = max(",;\t|", key=first.count)
     return delimiter, _first_lines(start, delimiter)
+
+
+def _refuse_separator(path: Path, first: str) -> None:
+    """Refuse a first line that names the separator: other programs take it for names."""
+    if _SEPARATOR.fullmatch(first):
+        got = f"{first.strip()!r} in line 1 of {path}"
+        do = f"delete that line, which Excel reads alone: tail -n +2 {shlex.quote(str(path))}"
+        want = "names of columns, or numbers, in the first line"
+        raise InputError(message(want, got, f"{do} > new.csv"))
 
 
 def _refuse_comment(path: Path, start: str) -> None:
