@@ -105,7 +105,8 @@ LAYERS: dict[str, str] = {
         datasets.originals datasets.fetch datasets.make datasets.channel datasets testing.compare
         testing.kernels testing.likelihoods testing""",
     "F9 doors": """
-        cli.parse cli.options cli.data cli.mixed_tables cli.mixed_tables.whole cli.align
+        cli.parse cli.options cli.data cli.mixed_tables cli.mixed_tables.cells
+        cli.mixed_tables.whole cli.align
         cli.mixed_tables.blocks cli.session cli.bench cli.show cli.sources page.dates page.encode
         page.labels page.layouts page.planes page.shapes
         summary plots.figures plots.decodings plots.labels page.views page.content plots.kernels

@@ -101,6 +101,39 @@ def test_a_parquet_file_without_columns_is_refused(tmp_path, how):
     )
 
 
+@pytest.mark.parametrize("others", [["u", "v"], ["1", "2"]])
+def test_numbers_with_zeros_in_front_are_labels_that_keep_them(tmp_path, others):
+    """Beside texts, and beside numbers alone."""
+    source = np.random.default_rng(3)
+    codes = ["01234", "09876", "10005"]
+    rows = [
+        [codes[i % 3], others[i % 2], f"{value:.3f}"]
+        for i, value in enumerate(source.normal(size=30))
+    ]
+    text = "\n".join(map(",".join, [["zip", "kind", "x"], *rows]))
+    (tmp_path / "m.csv").write_text(text)
+    run = tmp_path / "run"
+    auto = ["--likelihood", "auto", "--set", "max_iter=5", "--set", "init=pca", "--seed", 0]
+    replied("fit", tmp_path / "m.csv", "--out", run, *auto)
+    holes = [["" if i == 4 else row[0], *row[1:]] for i, row in enumerate(rows)]
+    (tmp_path / "h.csv").write_text("\n".join(map(",".join, [["zip", "kind", "x"], *holes])))
+    replied("impute", run, tmp_path / "h.csv", "--out", tmp_path / "full.csv")
+    full = [line.split(",") for line in (tmp_path / "full.csv").read_text().splitlines()]
+    assert full[0] == ["zip", "kind", "x"]
+    assert [row[0] for i, row in enumerate(full[1:]) if i != 4] == [
+        row[0] for i, row in enumerate(rows) if i != 4
+    ]
+    assert full[5][0] in codes
+    assert [float(row[2]) for row in full[1:]] == [float(row[2]) for row in rows]
+
+
+def test_codes_that_are_no_categories_are_refused(tmp_path):
+    lines = [f"0{i}3,{i % 2},{i / 7:.3f}" for i in range(40)]
+    (tmp_path / "m.csv").write_text("\n".join(["code,kind,x", *lines]))
+    said = refused("fit", tmp_path / "m.csv", "--likelihood", "auto", "--out", tmp_path / "o")
+    assert said.endswith("names of rows; cells without zeros in front are numbers.")
+
+
 def test_decimal_commas_are_named(tmp_path):
     pytest.importorskip("pandas")
     lines = "\n".join(f"{i};{i},5;{('low', 'high')[i % 2]}" for i in range(30))

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.cli.data import Reading
-from bochner.cli.mixed_tables.whole import rows_to_use, series_of
+from bochner.cli.mixed_tables.cells import series_of
+from bochner.cli.mixed_tables.whole import rows_to_use
 from bochner.data.row_sources import RowSource
 from bochner.data.stored import unpacked
 from bochner.errors import InputError

@@ -8,22 +8,24 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bochner.cli.data import FrameTable, Reading, column_names, frame
+from bochner.cli.mixed_tables.cells import is_code, may_hold_codes, series_of
 from bochner.cli.parse import quoted
 from bochner.data.columns import listing
 from bochner.data.covariates import Categorical
 from bochner.data.file_arrays import readable
-from bochner.data.kinds import Column, Labelled, Number, Whole, column_of
+from bochner.data.kinds import Column, column_of
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.extras import require
 from bochner.io.annotated import check_survives
 from bochner.io.csv.files import read_cells
-from bochner.io.csv.headers import MISSING, is_written_number, key_column, number
+from bochner.io.csv.headers import is_written_number, key_column, number
+from bochner.io.csv.text import contents
 from bochner.io.csv.write import guarded
 from bochner.io.outputs import replacing
 from bochner.io.parquet.columns import DAMAGED, damaged
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
 TEXT = (".csv", ".tsv", ".txt")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+(,\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})*")
-_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def table_to_fit(
@@ -64,7 +65,11 @@ def table_to_fit(
     mixed = auto and path.is_file() and kind_of(path) in (*TEXT, ".parquet")
     try:
         table = reading.read(path, index, layer, known)
-        return _of_numbers(table) if mixed else table
+        if not mixed:
+            return table
+        text = kind_of(path) in TEXT
+        if not (text and may_hold_codes(contents(path, reading.request(index).memory))):
+            return _of_numbers(table)
     except InputError:
         if not mixed:
             raise
@@ -115,6 +120,8 @@ def _check_texts(frame: pd.DataFrame, path: Path) -> None:
         except InputError as error:
             refused = str(error).split(". ")[0]
             do = f"--drop {name} leaves it out, --index {name} takes it for the names of rows"
+            if any(map(is_code, texts)):
+                do += "; cells without zeros in front are numbers"
             raise InputError(f"{refused} ({path}). {do}.") from error
 
 
@@ -178,73 +185,6 @@ def read_frame(
         index_name = cells.index_name or None
         frame.index = pandas.Index(cells.row_names, dtype=object, name=index_name)
     return frame
-
-
-_TRUTH = {"true": True, "false": False}
-
-
-def series_of(cells: Sequence[str], known: Column | None) -> pd.Series[Any]:
-    """Return cells as numbers, truth values or texts; missing where they are."""
-    pandas = require("pandas", "holds mixed tables")
-    codes, distinct = pandas.factorize(np.array(cells, dtype=object))
-    values, dtype = _typed([str(cell) for cell in distinct], known)
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    series: pd.Series[Any] = pandas.Series(column[codes]).astype(dtype)
-    return series
-
-
-def _typed(distinct: Sequence[str], known: Column | None) -> tuple[list[object], str]:
-    """Return the values of different cells, None where they are missing, and what pandas calls
-    their type.
-    """
-    cells = [cell for cell in distinct if cell.lower() not in MISSING]
-    dtype = _dtype_of(cells, known)
-    values = dict(zip(cells, map(_READERS[dtype], cells), strict=True))
-    return [values.get(cell) for cell in distinct], dtype
-
-
-def _dtype_of(cells: Sequence[str], known: Column | None) -> str:
-    """Return what pandas calls the type of cells that are not missing."""
-    if isinstance(known, Labelled) and any(isinstance(label, str) for label in known.labels):
-        return "string"
-    if any(number(cell) is None for cell in cells):
-        return "string"
-    if not cells:
-        return "Float64" if known is None else _holding(known)
-    if all(cell.lower() in _TRUTH for cell in cells):
-        return "boolean"
-    if type(known) is not Number and all(map(_is_whole, cells)):
-        return "Int64"
-    return "Float64"
-
-
-def _holding(column: Column) -> str:
-    """Return a type for the values of a column, of which none has a value."""
-    if isinstance(column, Labelled):
-        return "boolean" if isinstance(column.labels[0], bool) else "Int64"
-    return "Int64" if isinstance(column, Whole) else "Float64"
-
-
-def _is_whole(cell: str) -> bool:
-    if _WHOLE.fullmatch(cell):
-        return abs(int(cell)) < 2**63
-    value = number(cell)
-    # pandas writes whole numbers of a column with holes as 3.0
-    return value is not None and value.is_integer() and abs(value) < 2**53
-
-
-def _whole(cell: str) -> int:
-    return int(cell) if _WHOLE.fullmatch(cell) else int(number(cell) or 0.0)
-
-
-# How the cells of a type are read.
-_READERS: Mapping[str, Callable[[str], object]] = {
-    "string": str,
-    "boolean": lambda cell: _TRUTH[cell.lower()],
-    "Int64": _whole,
-    "Float64": number,
-}
 
 
 def _read_parquet(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
