@@ -189,3 +189,33 @@ def test_embeddings_agree_up_to_shift_rotation_and_scale(dim):
         InputError, match="Expected embeddings that vary, got one with all rows at one point"
     ):
         metrics.procrustes_agreement(Z, np.ones((50, 2)))
+
+
+def _embeddings():
+    source = np.random.default_rng(100)
+    Z = source.normal(size=(30, 2))
+    return Z, Z @ source.normal(size=(2, 2)) + 5.0
+
+
+@pytest.mark.parametrize("constant", [0.1, 5.0, 1e6 + 0.1])
+def test_constant_columns_are_known_whatever_their_mean_is_rounded_to(constant):
+    Z, _ = _embeddings()
+    with pytest.raises(InputError, match="vary, got a constant dimension 0"):
+        metrics.aligned_r2(np.c_[np.full(30, constant), Z[:, 0]], Z)
+    with pytest.raises(InputError, match="got one with all rows at one point"):
+        metrics.procrustes_agreement(np.full((30, 2), constant), Z)
+
+
+@pytest.mark.parametrize("unit", [1e-160, 1e-15, 1.0, 1e15, 1e160])
+def test_measures_without_units_do_not_depend_on_them(unit):
+    Z, A = _embeddings()
+    np.testing.assert_allclose(metrics.aligned_r2(A, unit * Z), 1.0)
+    np.testing.assert_allclose(metrics.aligned_r2(unit * A, Z), 1.0)
+    assert metrics.procrustes_agreement(unit * Z, Z) == pytest.approx(1.0)
+    assert metrics.procrustes_agreement(unit * A, unit * Z) == pytest.approx(
+        metrics.procrustes_agreement(A, Z)
+    )
+    assert metrics.relative_error(unit * Z, 2.0 * unit * Z) == pytest.approx(0.5)
+    assert metrics.rmse(unit * Z, 2.0 * unit * Z) == pytest.approx(
+        unit * float(np.sqrt(np.mean(Z**2)))
+    )

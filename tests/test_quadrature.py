@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import integrate, optimize, special, stats
 
+from bochner import quadrature
 from bochner.likelihoods import Bernoulli, Binomial, Categorical, NegativeBinomial, Poisson
 from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
 from bochner.quadrature import normal_mean, normal_nodes
@@ -224,3 +225,35 @@ def test_means_of_wide_and_narrow_entries_mix():
     for i in range(2):
         alone = normal_mean(torch.sigmoid, mean[i : i + 1], variance[i : i + 1])
         assert float(together[i]) == float(alone)
+
+
+@pytest.mark.parametrize(
+    ("y", "mean", "variance"),
+    [(0.0, 400.0, 1.0), (0.0, 260.0, 0.27), (7.0, 400.0, 1e-4), (1e5, 690.0, 3.0)],
+)
+def test_modes_far_below_the_mean_of_a_count_are_found(y, mean, variance):
+    """Newton's steps on e^psi are 1 long: 200 of them ended far above, at densities of e^-1e27."""
+
+    def log_f(psi):
+        away = np.square(psi - mean) / variance + np.log(2.0 * np.pi * variance)
+        return y * psi - np.exp(psi) - special.gammaln(y + 1.0) - 0.5 * away
+
+    mode = optimize.brentq(lambda s: y - np.exp(s) - (s - mean) / variance, -20.0, mean)
+    width = (np.exp(mode) + 1.0 / variance) ** -0.5
+    psi = mode + width * np.linspace(-12.0, 12.0, 200_001)
+    exact = special.logsumexp(log_f(psi)) + np.log(psi[1] - psi[0])
+    entry = [torch.full((1, 1), value, dtype=torch.float64) for value in (y, mean, variance)]
+    assert float(Poisson().log_predictive(*entry)) == pytest.approx(exact, rel=1e-12, abs=1e-3)
+
+
+@pytest.mark.parametrize("y", [1e7, 1e8, 1e10])
+def test_large_counts_end_the_search_in_single_precision(monkeypatch, y):
+    """The slope was rounded by more than what was asked of it: 200 steps more than it took."""
+    steps = []
+    step = quadrature._Search.step
+    monkeypatch.setattr(
+        quadrature._Search, "step", lambda *given: steps.append(1) or step(*given)
+    )
+    entry = (torch.full((1, 1), value) for value in (y, math.log(y) + 0.3, 0.01))
+    assert bool(Poisson().log_predictive(*entry).isfinite())
+    assert len(steps) < 10

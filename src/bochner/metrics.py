@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from numbers import Integral, Real
 from typing import Any
@@ -20,6 +21,8 @@ from bochner.errors import InputError, message
 
 # Of cross-validation.
 FOLDS = 5
+# Spread of a column, over its largest number, that is rounding.
+_ROUNDING = 4 * np.finfo(np.float64).eps
 
 
 def aligned_r2(X_true: ArrayLike, Z: ArrayLike) -> Float64Array:
@@ -46,13 +49,32 @@ def aligned_r2(X_true: ArrayLike, Z: ArrayLike) -> Float64Array:
     X = matrix("X_true", X_true)
     Z = matrix("Z", Z)
     same_rows({"X_true": X, "Z": Z})
-    total = np.sum((X - X.mean(axis=0)) ** 2, axis=0)
+    # the share that is explained does not depend on anyone's units
+    X = _centred(X)
+    Z = _centred(Z)
+    total = np.sum(X**2, axis=0)
     if not total.all():
         got = f"a constant dimension {int(np.argmin(total))}"
         raise InputError(message("true latents that vary", got, "drop that dimension"))
-    A = np.column_stack([Z - Z.mean(axis=0), np.ones(len(Z))])
-    residual = X - A @ np.linalg.lstsq(A, X, rcond=None)[0]
+    residual = X - Z @ np.linalg.lstsq(Z, X, rcond=None)[0]
     return np.asarray(1 - np.sum(residual**2, axis=0) / total)
+
+
+def _centred(values: Float64Array, together: bool = False) -> Float64Array:
+    """Return columns less their means, 0 where they are constant but for rounding, over the largest
+    number: of each column, or of all together.
+    """
+    largest = np.abs(values).max(axis=0)
+    unit = np.where(largest > 0, largest, 1.0)
+    # no square, and no sum, overflows
+    scaled = values / unit
+    centred = scaled - scaled.mean(axis=0)
+    centred[:, np.ptp(scaled, axis=0) <= _ROUNDING] = 0.0
+    if together:
+        unit /= unit.max()
+        centred *= unit
+    spread = np.abs(centred).max(axis=None if together else 0)
+    return np.asarray(centred / np.where(spread > 0, spread, 1.0))
 
 
 def mean_aligned_r2(X_true: ArrayLike, Z: ArrayLike) -> float:
@@ -203,7 +225,7 @@ def rmse(true: ArrayLike, predicted: ArrayLike, mask: ArrayLike | None = None) -
             message("entries to compare", "none", "pass a mask that is True somewhere")
         )
     finite({"true": a, "predicted": b})
-    return float(np.sqrt(np.mean((a - b) ** 2)))
+    return _norm(a - b) / math.sqrt(a.size)
 
 
 @checked(level=[Real])
@@ -323,8 +345,8 @@ def procrustes_agreement(Z: ArrayLike, other: ArrayLike) -> float:
     A = matrix("Z", Z)
     B = matrix("other", other)
     same_rows({"Z": A, "other": B})
-    A = A - A.mean(axis=0)
-    B = B - B.mean(axis=0)
+    A = _centred(A, together=True)
+    B = _centred(B, together=True)
     total = float(np.sum(A**2) * np.sum(B**2))
     if total == 0:
         raise InputError(
@@ -353,12 +375,18 @@ def relative_error(A: ArrayLike, B: ArrayLike) -> float:
     a = matrix("A", A)
     b = matrix("B", B)
     same_shape({"A": a, "B": b})
-    size = np.linalg.norm(b)
-    if size == 0:
+    unit = np.abs(b).max()
+    if unit == 0:
         raise InputError(
             message("a reference B that is not zero", "zeros only", "exchange A and B")
         )
-    return float(np.linalg.norm(a - b) / size)
+    return _norm(a / unit - b / unit) / _norm(b / unit)
+
+
+def _norm(values: Float64Array) -> float:
+    """Return the Frobenius norm, of numbers whose squares overflow or vanish, too."""
+    largest = float(np.abs(values).max())
+    return largest * float(np.linalg.norm(values / largest)) if largest > 0 else 0.0
 
 
 def _predictive(

@@ -23,6 +23,8 @@ _SKEWED = 1.2
 # all entries, so many for those that need more.
 _CONVERGED = 1e-3
 _STEPS = 3
+# Steps that are longer have not come near the mode.
+_FAR = 0.5
 _MOST_STEPS = 200
 _LEAST_VARIANCE = 1e-16
 # Skewness below which nodes are as good as evenly scaled.
@@ -241,7 +243,8 @@ def _mode(log_f: LogDensity, mean: Tensor, variance: Tensor) -> Tensor:
     share = precision * variance
     psi = (mean + share * place) / (1.0 + share)
     far = torch.full_like(mean, torch.inf)
-    search = _Search(psi, -far, far, torch.zeros_like(mean, dtype=torch.bool))
+    done = torch.zeros_like(mean, dtype=torch.bool)
+    search = _Search(psi, -far, far, torch.ones_like(mean), done)
     for _ in range(_STEPS):
         search = search.step(log_f, mean, variance)
     index = (~search.done.flatten()).nonzero()[:, 0]
@@ -260,16 +263,21 @@ def _mode(log_f: LogDensity, mean: Tensor, variance: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Search:
-    """Newton's method for many modes, each between two bounds; those that are done stay."""
+    """Newton's method for many modes, each between two bounds; those that are done stay.
+
+    From far above, steps on e^psi are 1 long, whatever the way: each is twice as many of them until
+    one was too long.
+    """
 
     psi: Tensor
     low: Tensor
     high: Tensor
+    stretch: Tensor
     done: Tensor
 
     def at(self, index: Tensor) -> _Search:
         """Return the searches at some positions."""
-        parts = (self.psi, self.low, self.high, self.done)
+        parts = (self.psi, self.low, self.high, self.stretch, self.done)
         return _Search(*(part.flatten()[index] for part in parts))
 
     def step(self, log_f: LogDensity, mean: Tensor, variance: Tensor) -> _Search:
@@ -281,8 +289,12 @@ class _Search:
         low = torch.where(slope > 0, self.psi, self.low)
         high = torch.where(slope > 0, self.high, self.psi)
         step = slope / curvature
-        moved = self.psi + step
+        endless = torch.where(slope > 0, high, -low).isinf() & (step.abs() > _FAR)
+        stretch = torch.where(endless, 2.0 * self.stretch, 1.0)
+        moved = self.psi + step * torch.where(endless, self.stretch, 1.0)
         inside = (moved >= low) & (moved <= high)
         moved = torch.where(inside, moved, 0.5 * (low + high))
-        done = self.done | (step * slope < _CONVERGED**2)
-        return _Search(torch.where(self.done, self.psi, moved), low, high, done)
+        # of large counts the slope is rounded by more than a step is worth
+        rounded = step.abs() <= torch.finfo(step.dtype).eps * self.psi.abs()
+        done = self.done | (step * slope < _CONVERGED**2) | rounded
+        return _Search(torch.where(self.done, self.psi, moved), low, high, stretch, done)

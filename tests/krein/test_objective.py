@@ -26,7 +26,7 @@ from bochner.krein.objective import (
     residuals,
     squared_error,
 )
-from bochner.krein.positive_spectrum import positive_spectrum
+from bochner.krein.positive_spectrum import n_radii, positive_spectrum
 from bochner.krein.radial import cosine_series, radial_frequencies, search_start, spectral
 from bochner.krein.signed_frequencies import (
     GaussianFrequencies,
@@ -295,6 +295,18 @@ def test_positive_spectrum_finds_a_gaussian():
     assert bool((mass >= 0).all())
     torch.testing.assert_close(
         direction_mean(distances[:, None] * radii, 5) @ mass, values, atol=2e-3, rtol=0
+    )
+
+
+@pytest.mark.parametrize("d", [3, 32, 500, 2000])
+def test_positive_spectra_reach_as_far_as_many_dimensions_ask(d):
+    """The grid ended where the spectra of many dimensions begin: from 1,500 on all were 0."""
+    distances = torch.linspace(0, 2, 81, dtype=torch.float64)
+    values = (-2.0 * distances.square()).exp()
+    radii, mass = positive_spectrum(values, distances, d)
+    assert len(radii) == n_radii(d)
+    torch.testing.assert_close(
+        direction_mean(distances[:, None] * radii, d) @ mass, values, atol=5e-3, rtol=0
     )
 
 

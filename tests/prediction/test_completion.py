@@ -207,6 +207,18 @@ def test_views_are_hidden_all_at_once_as_one_by_one(dim, monkeypatch):
             torch.testing.assert_close(got, alone, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("n", [3, 4, 5])
+def test_few_rows_say_nothing_of_degrees_of_freedom(n):
+    """torch warned of a standard deviation of one row."""
+    X = np.random.default_rng(100).normal(size=(n, 5))
+    views = {"a": slice(0, 2), "b": slice(2, 5)}
+    model = bo.NGMVLVM(1, views=views, max_iter=20, random_state=0, init="pca").fit(X)
+    X[0, :2] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isfinite(model.impute(X)).all()
+
+
 def test_rows_are_placed_until_it_is_clear_whether_modes_are_better(monkeypatch):
     views, x, data = _views(1, 1e-4, n=200)
     placed = []

@@ -10,13 +10,13 @@ from sklearn.utils._param_validation import StrOptions
 from torch import Tensor
 
 from bochner.data.accepted import COUNT
-from bochner.errors import InputError, message
+from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.feature_maps.base import DrawnMap, IndefiniteMap
 from bochner.features.maclaurin import check_coefficients, draw, maclaurin_features
 from bochner.features.spherical import directions
 from bochner.kernels.domains import IndefiniteKernel
 from bochner.kernels.indefinite import DotProduct, resolve
-from bochner.krein.positive_spectrum import N_RADII, positive_spectrum
+from bochner.krein.positive_spectrum import n_radii, positive_spectrum
 from bochner.linalg import device_named
 from bochner.processes.isolation import isolated, transactional
 
@@ -259,11 +259,19 @@ class SphericalFeatures(IndefiniteMap, DrawnMap):
             2 * torch.pi * torch.rand(self.n_components, generator=source, dtype=torch.float64)
         )
         self.amplitude_ = float((2.0 * mass.sum() / self.n_components).sqrt())
+        if self.amplitude_ == 0.0:
+            warn_user(
+                "All features are 0: the kernel has no positive spectrum. KreinFeatures takes such "
+                "kernels.",
+                DataWarning,
+            )
         self._n_features_out = self.n_components
         return self
 
     def _largest_arrays(self) -> dict[str, int]:
-        return super()._largest_arrays() | {"n_gaussians": N_RADII * self.n_gaussians}
+        return super()._largest_arrays() | {
+            "n_gaussians": n_radii(self.n_features_in_) * self.n_gaussians
+        }
 
     def _features(self, rows: Tensor) -> Tensor:
         phase = torch.addmm(self.phases_.to(rows), rows, self.frequencies_.to(rows).T)

@@ -99,6 +99,7 @@ def candidates(data: TrainingData, plan: Plan) -> list[Candidate]:
         plan.seed,
         min(STEPS, plan.training.max_iter),
         plan.spec.weights,
+        plan.spec.names,
     )
     kept = wide.narrowed(plan.spec.layout)
     out = []

@@ -77,6 +77,8 @@ class SimpleModels:
         Which view sees which of the E dimensions; None: all see all.
     weights : sequence of float, optional
         Of the views; None: 1.
+    names : sequence of str, optional
+        Of the views: their noise does not depend on the order that they come in.
 
     Attributes
     ----------
@@ -92,6 +94,7 @@ class SimpleModels:
         data: Data,
         layout: Layout | None = None,
         weights: Sequence[float] | None = None,
+        names: Sequence[str] | None = None,
     ) -> None:
         log_std = torch.full_like(latents, math.log(_STD))
         self.latents = torch.stack([latents, log_std])
@@ -100,6 +103,8 @@ class SimpleModels:
         self.scales[2] = math.log(_NOISE)
         self.data = data
         self.weights = weights or (1.0,) * len(data)
+        keys = list(range(len(data)))
+        self.keys = keys if names is None else [sorted(names).index(name) for name in names]
         self.dims = [_dims(layout, v, latents.shape[2]) for v in range(len(data))]
 
     @property
@@ -163,7 +168,9 @@ class SimpleModels:
         """
         device = self.latents.device
         dim = len(self.dims[v])
-        source = random.generator(seed, f"{purpose}/spectrum/{v}", step, device=device)
+        source = random.generator(
+            seed, f"{purpose}/spectrum/{self.keys[v]}", step, device=device
+        )
         count = n_frequencies if shared else n_frequencies * self.latents.shape[1]
         points = random.normal(count, dim, source, "sobol")
         points[:, 0] = torch.special.ndtri(0.5 + 0.5 * torch.special.ndtr(points[:, 0]))
@@ -345,6 +352,7 @@ def settle(
     seed: int,
     n_steps: int = STEPS,
     weights: Sequence[float] | None = None,
+    names: Sequence[str] | None = None,
 ) -> Settled:
     """Train layouts together; dimensions that do not stay shrink to nothing on the way.
 
@@ -361,13 +369,15 @@ def settle(
     n_steps : int
     weights : sequence of float, optional
         Of the views; None: 1.
+    names : sequence of str, optional
+        Of the views.
 
     Returns
     -------
     Settled
     """
     kept = wide.narrowed(layout)
-    models = SimpleModels(latents, data, wide, weights)
+    models = SimpleModels(latents, data, wide, weights, names)
     models.settle(n_steps, seed, lambda progress: _shrink(begins, kept, progress))
     bounds = models.bounds(_shrink(begins, kept, 1.0), seed)
     return Settled(models.mean[..., kept], bounds)

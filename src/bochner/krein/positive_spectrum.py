@@ -4,6 +4,8 @@ of Pennington et al. 2015 are drawn from.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -12,8 +14,16 @@ from torch import Tensor
 
 from bochner.features.spherical import direction_mean
 
-# Radii of the grid, radians per unit: from 0 to 42.
-N_RADII = 281
+# The grid has so many steps up to so many radians per unit in 32 dimensions, and reaches further in
+# more: a Gaussian of scale s has its spectrum about s times the root of d, as wide in any d.
+_STEPS = 280
+_FARTHEST = 42.0
+_FEW = 32
+
+
+def n_radii(dim: int) -> int:
+    """Return R, the number of radii of the grid in d dimensions."""
+    return 1 + round(_STEPS * math.sqrt(max(1.0, dim / _FEW)))
 
 
 def positive_spectrum(
@@ -43,7 +53,9 @@ def positive_spectrum(
     mass : Tensor of shape (R,)
         Non-negative, sums to k(0) of the fitted kernel.
     """
-    radii = torch.linspace(0.0, 42.0, N_RADII, dtype=torch.float64)
+    count = n_radii(dim)
+    farthest = _FARTHEST * (count - 1) / _STEPS
+    radii = torch.linspace(0.0, farthest, count, dtype=torch.float64)
     waves = direction_mean(distances[:, None] * radii, dim)
     scale = values.abs().max().clamp(min=1e-300)
     goal = values.double() / scale

@@ -155,7 +155,9 @@ def _is_clear(folds: Sequence[tuple[Tensor, Tensor]]) -> bool:
     if not folds:
         return False
     _, gains = _gains(folds)
-    return bool(gains.mean().abs() > _CLEAR * gains.std() / math.sqrt(len(gains)))
+    return len(gains) > 1 and bool(
+        gains.mean().abs() > _CLEAR * gains.std() / math.sqrt(len(gains))
+    )
 
 
 def _fold(
