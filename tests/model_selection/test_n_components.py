@@ -452,3 +452,13 @@ def test_a_code_of_one_row_ends_no_comparison(likelihood):
         assert len(density) == len(of_rows) > 10
         how = {"n_repeats": 5, "random_state": 0}
         assert bo.select_n_components(estimator, rows, [1], **how).best == 1
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("rows", ["same", "new"])
+def test_texts_that_are_categories_in_all_rows_are_in_some(rows):
+    """Of fewer rows they are more than half."""
+    X = people().assign(k=[f"t{i % 29}" for i in range(60)])
+    estimator = bo.NGMVLVM(likelihood="auto", **QUICK)
+    how = {"rows": rows, "n_repeats": 1, "random_state": 0}
+    assert bo.select_n_components(estimator, X, [1], **how).best == 1

@@ -24,12 +24,13 @@ from bochner.data.accepted import COUNT, as_rows, checked, in_order_of, index_of
 from bochner.data.arrays import BoolArray, Float64Array
 from bochner.data.columns import dense_rows
 from bochner.data.covariates import CovariateCoding, of_rows
+from bochner.data.kinds import Categories
 from bochner.data.row_sources import JoinedSource, RowSource, read_by_parts, source_of
 from bochner.data.validation import as_array
 from bochner.data.views import Views
 from bochner.errors import DataWarning, InputError, message
 from bochner.estimators.base import LatentVariableEstimator
-from bochner.estimators.tables import as_frame, of_views
+from bochner.estimators.tables import Mixed, as_frame, coding_of, of_views
 from bochner.initialization import iterative_pca
 from bochner.likelihoods import Binomial, Categorical
 from bochner.model_selection.calibrate import compare
@@ -182,9 +183,11 @@ def select_n_components(
     if covariates is not None:
         # what is wrong or constant is said once, of all rows
         CovariateCoding.fit(covariates, np.shape(X)[0], index)
-    if index is None and index_of(frame := as_frame(X, estimator.likelihood)) is not None:
-        # labels are known by column from here on; rows of Polars and Arrow have no names
-        X, known = frame.reset_index(drop=True), known.unnamed()
+    if index_of(frame := as_frame(X, estimator.likelihood)) is not None:
+        if index is None:
+            # rows of Polars and Arrow have no names
+            frame, known = frame.reset_index(drop=True), known.unnamed()
+        X = _with_categories(estimator, frame)
     jobs = list(itertools.product(range(n_repeats), numbers))
     done = Parallel(n_jobs=n_jobs)(
         delayed(_held_out if rows == "new" else _hidden)(
@@ -331,6 +334,19 @@ def _show_needed(
             rows = np.flatnonzero(values[:, j] == code)
             if hidden[rows, j].all():
                 hidden[rows, j] = False
+
+
+def _with_categories(estimator: LatentVariableEstimator, X: Any) -> Any:
+    """Return a DataFrame with texts as categories, which they are in all rows: in some of them
+    they might differ as often as names of rows do.
+    """
+    chosen = of_views(X, estimator.views)
+    coding = coding_of(chosen, estimator.likelihood, estimator._views_named)
+    if not isinstance(coding, Mixed):
+        return X
+    named = zip(coding.names, coding.columns, strict=True)
+    texts = [name for name, column in named if isinstance(column, Categories)]
+    return X.astype(dict.fromkeys(texts, "category"))
 
 
 def _without_unknown(model: LatentVariableEstimator, X: Any) -> Any:
