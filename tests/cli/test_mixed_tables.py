@@ -90,6 +90,16 @@ def test_text_that_is_no_category_is_refused_with_the_option_that_helps(tmp_path
     assert "--drop date leaves it out, --index date takes it for the names of rows" in text
 
 
+def test_all_columns_of_text_that_are_no_categories_are_said_at_once(tmp_path):
+    pytest.importorskip("pandas")
+    lines = "\n".join(f"{i % 7},2024-01-{i + 1:02d},note {i},u{i}" for i in range(30))
+    data = tmp_path / "texts.csv"
+    data.write_text(f"size,date,note,user\n{lines}\n")
+    text = refused("fit", data, "--likelihood", "auto", "--out", tmp_path / "run")
+    assert "of column 'date'" in text
+    assert "and the like in 'note', 'user'. --drop date,note,user leaves them out" in text
+
+
 @pytest.mark.parametrize("how", [[], ["--likelihood", "auto"], ["--index", "id"]])
 def test_a_parquet_file_without_columns_is_refused(tmp_path, how):
     pandas = pytest.importorskip("pandas")

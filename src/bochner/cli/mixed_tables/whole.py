@@ -104,6 +104,8 @@ def _of_numbers(table: Table) -> Table:
 
 def _check_texts(frame: pd.DataFrame, path: Path) -> None:
     """Refuse columns of text that are no categories, with the option that helps."""
+    refused: dict[str, str] = {}
+    codes = False
     for name in map(str, frame.columns):
         texts = [cell for cell in frame[name].dropna() if isinstance(cell, str)]
         got = f"{texts[0]!r} in the column {name!r} of {path}" if texts else ""
@@ -118,11 +120,19 @@ def _check_texts(frame: pd.DataFrame, path: Path) -> None:
         try:
             column_of(frame[name], name)
         except InputError as error:
-            refused = str(error).split(". ")[0]
-            do = f"--drop {name} leaves it out, --index {name} takes it for the names of rows"
-            if any(map(is_code, texts)):
-                do += "; cells without zeros in front are numbers"
-            raise InputError(f"{refused} ({path}). {do}.") from error
+            refused[name] = str(error).split(". ")[0]
+            codes = codes or any(map(is_code, texts))
+    if not refused:
+        return
+    first, *others = refused
+    said = f"{refused[first]} ({path})"
+    do = f"--drop {first} leaves it out, --index {first} takes it for the names of rows"
+    if others:
+        said += f", and the like in {listing([repr(name) for name in others])}"
+        do = f"--drop {','.join(refused)} leaves them out, --index takes one for the names of rows"
+    if codes:
+        do += "; cells without zeros in front are numbers"
+    raise InputError(f"{said}. {do}.")
 
 
 def _warn_of_words(texts: Sequence[str], name: str) -> None:
