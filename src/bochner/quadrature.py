@@ -25,6 +25,8 @@ _CONVERGED = 1e-3
 _STEPS = 3
 # Steps that are longer have not come near the mode.
 _FAR = 0.5
+# What such steps are multiplied by, twice as much each time, where it is above 1.
+_SHORT = 1.0 / 8.0
 _MOST_STEPS = 200
 _LEAST_VARIANCE = 1e-16
 # Skewness below which nodes are as good as evenly scaled.
@@ -244,7 +246,7 @@ def _mode(log_f: LogDensity, mean: Tensor, variance: Tensor) -> Tensor:
     psi = (mean + share * place) / (1.0 + share)
     far = torch.full_like(mean, torch.inf)
     done = torch.zeros_like(mean, dtype=torch.bool)
-    search = _Search(psi, -far, far, torch.ones_like(mean), done)
+    search = _Search(psi, -far, far, torch.full_like(mean, _SHORT), done)
     for _ in range(_STEPS):
         search = search.step(log_f, mean, variance)
     index = (~search.done.flatten()).nonzero()[:, 0]
@@ -265,8 +267,8 @@ def _mode(log_f: LogDensity, mean: Tensor, variance: Tensor) -> Tensor:
 class _Search:
     """Newton's method for many modes, each between two bounds; those that are done stay.
 
-    From far above, steps on e^psi are 1 long, whatever the way: each is twice as many of them until
-    one was too long.
+    From far above, steps on e^psi are 1 long, whatever the way: after a few of them each is twice
+    as long as the last, until one was too long.
     """
 
     psi: Tensor
@@ -290,8 +292,8 @@ class _Search:
         high = torch.where(slope > 0, self.high, self.psi)
         step = slope / curvature
         endless = torch.where(slope > 0, high, -low).isinf() & (step.abs() > _FAR)
-        stretch = torch.where(endless, 2.0 * self.stretch, 1.0)
-        moved = self.psi + step * torch.where(endless, self.stretch, 1.0)
+        stretch = torch.where(endless, 2.0 * self.stretch, _SHORT)
+        moved = self.psi + step * stretch.clamp(min=1.0)
         inside = (moved >= low) & (moved <= high)
         moved = torch.where(inside, moved, 0.5 * (low + high))
         # of large counts the slope is rounded by more than a step is worth
