@@ -276,7 +276,7 @@ def test_tables_of_objects_may_hold_na(X):
     model = bo.NGMVLVM(**QUICK).fit(with_na)
     as_nan = bo.NGMVLVM(**QUICK).fit(np.where(X > 1, np.nan, X))
     np.testing.assert_allclose(model.embedding_, as_nan.embedding_, atol=1e-5)
-    assert np.isfinite(model.impute(with_na).to_numpy()).all()
+    assert np.isfinite(model.impute(with_na).to_numpy(dtype=float)).all()
     pandas.testing.assert_frame_equal(with_na, before)
 
 
