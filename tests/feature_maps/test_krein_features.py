@@ -26,6 +26,7 @@ from bochner.feature_maps.comparators import RandomMaclaurin, SphericalFeatures
 from bochner.feature_maps.krein import KreinFeatures
 from bochner.kernels.indefinite import (
     TL1,
+    DotProduct,
     DotProductSeries,
     Hellinger,
     Polynomial,
@@ -150,6 +151,21 @@ def test_spherical_features_fit_a_definite_kernel(X):
     )
     assert many < 0.3 * few
     assert many < 0.03
+
+
+class Opposite(DotProduct):
+    """A kernel whose negative is definite."""
+
+    def of_product(self, t, n_features):
+        return -(t - 1.0).exp()
+
+
+def test_spherical_features_say_that_a_kernel_has_no_positive_spectrum(X):
+    with pytest.warns(
+        DataWarning, match="All features are 0: the kernel has no positive spec"
+    ):
+        model = SphericalFeatures(Opposite(), 16, random_state=0).fit(X)
+    assert not model.transform(X).any()
 
 
 def test_ours_are_closer_than_the_comparators(X):

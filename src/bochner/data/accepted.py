@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, validate_parameter_constraints
 
-from bochner.data.arrays import is_na, without_na
+from bochner.data.arrays import frame_without_na, is_na
 from bochner.data.columns import ColumnNames, describe_column
 from bochner.data.file_arrays import check_places, computable
 from bochner.errors import InputError, message, shown
@@ -67,11 +67,11 @@ def as_rows(X: object) -> Any:
     _check_names(X)
     check_places(X, "X")
     X = computable(X)
-    types = getattr(X, "dtypes", ()) if hasattr(X, "iloc") else ()
-    if any(getattr(kind, "fill_value", 0) != 0 for kind in types):
-        return X.sparse.to_dense() if hasattr(X, "sparse") else X
     if hasattr(X, "iloc"):
-        return without_na(X)
+        types = getattr(X, "dtypes", ())
+        if any(getattr(kind, "fill_value", 0) != 0 for kind in types) and hasattr(X, "sparse"):
+            return X.sparse.to_dense()
+        return frame_without_na(X)
     return _without_na(X) if isinstance(X, list | tuple | np.ndarray) else X
 
 

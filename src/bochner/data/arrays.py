@@ -49,7 +49,7 @@ def unmasked(values: Any) -> NDArray[Any]:
     return held
 
 
-def without_na(X: Any) -> Any:
+def frame_without_na(X: Any) -> Any:
     """Return a DataFrame with NaN for pandas.NA among objects; the same without any."""
     if X.ndim != 2:
         return X

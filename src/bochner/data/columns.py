@@ -148,13 +148,13 @@ def _select(
     return columns
 
 
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def _from_slice(view: str, selection: slice, n_columns: int) -> IntArray:
     ends = (selection.start, selection.stop, selection.step)
-    whole = all(
-        end is None or (isinstance(end, int | np.integer) and not isinstance(end, bool))
-        for end in ends
-    )
-    if not whole or selection.step == 0:
+    if not all(end is None or _is_whole(end) for end in ends) or selection.step == 0:
         do = "write the numbers of columns, such as slice(0, 10), or a list of names"
         raise InputError(
             message(f"a slice of whole numbers for view {view!r}", str(selection), do)
@@ -184,7 +184,7 @@ def _from_sequence(
     if items and all(isinstance(item, bool | np.bool_) for item in items):
         return _from_mask(view, np.array(items, dtype=np.bool_), n_columns)
     for item in items:
-        if not isinstance(item, int | np.integer) or isinstance(item, bool):
+        if not _is_whole(item):
             got = f"{item!r} of type {type(item).__name__} in it"
             raise InputError(
                 message(

@@ -320,9 +320,7 @@ def mask_of(
         mask = mask.astype(np.bool_)
     if mask.dtype != np.bool_ or mask.shape != (n_columns,) or not mask.any():
         chosen = f" with {int(mask.sum())} chosen" if mask.dtype == np.bool_ else ""
-        missing = (
-            any(is_missing(value) for value in mask.flat) if mask.dtype == object else False
-        )
+        missing = mask.dtype == object and any(map(is_missing, mask.flat))
         lacking = ", some of them missing" if missing else ""
         got = f"{mask.dtype} of shape {mask.shape}{chosen}{lacking}"
         raise InputError(

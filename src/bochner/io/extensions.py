@@ -8,6 +8,8 @@ from pathlib import Path
 from bochner.errors import InputError, message
 
 NAMED = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
+# Of text that is not compressed.
+TEXT = (".csv", ".tsv", ".txt")
 ARRAYS = (".npz", ".npy")
 LAYERED = (".h5ad", ".h5mu")
 EXTENSIONS = (*NAMED, *ARRAYS, *LAYERED)

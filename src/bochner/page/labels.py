@@ -18,6 +18,7 @@ from bochner.errors import InputError, message
 from bochner.io.array_files import LABELS, load_arrays
 from bochner.io.csv.headers import MISSING, is_key_name, number
 from bochner.io.csv.text import Lines, contents, sample
+from bochner.io.extensions import TEXT
 from bochner.io.join import check_unique
 from bochner.memory import Memory
 from bochner.page.dates import as_dates
@@ -231,7 +232,7 @@ def read_labels(
     kind = path.suffix.lower()
     if kind in (".npy", ".npz"):
         labels = _arrays(path)
-    elif kind in (".csv", ".txt", ".tsv"):
+    elif kind in TEXT:
         labels = _text(path, row_names, n_rows)
     else:
         raise InputError(

@@ -13,10 +13,9 @@ from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
 from bochner.io.csv.headers import number
 from bochner.io.csv.text import Lines, contents, sample
+from bochner.io.extensions import TEXT
 from bochner.memory import Memory
 from bochner.page.labels import read_labels
-
-_TEXT = (".csv", ".tsv", ".txt")
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ def _without_header(path: Path, n_rows: int) -> FloatArray | None:
     if not path.is_file():
         got = f"{path}, which does not exist"
         raise InputError(message("a file of coordinates", got, "check the path"))
-    if path.suffix.lower() not in _TEXT:
+    if path.suffix.lower() not in TEXT:
         do = "convert the file"
         raise InputError(message("coordinates in a .csv or .npy file", str(path), do))
     text = contents(path, Memory())

@@ -27,6 +27,7 @@ from bochner.io.csv.files import read_cells
 from bochner.io.csv.headers import is_written_number, key_column, number
 from bochner.io.csv.text import contents
 from bochner.io.csv.write import guarded
+from bochner.io.extensions import TEXT
 from bochner.io.outputs import replacing
 from bochner.io.parquet.columns import DAMAGED, damaged
 from bochner.io.request import Request
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from bochner.estimators.base import LatentVariableEstimator
     from bochner.estimators.tables import Coding
 
-TEXT = (".csv", ".tsv", ".txt")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+(,\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})*")
 
