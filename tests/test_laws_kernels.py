@@ -9,7 +9,7 @@ import importlib
 import inspect
 import math
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -27,6 +27,7 @@ from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMix
 from bochner.kernels.stationary import RBF, Matern
 from bochner.testing.kernels import KERNEL_LAWS, SPECTRAL_LAWS, grams, matrix, points
 from cauchy_kernel import Cauchy
+from helpers.subclasses import concrete
 from rational_quadratic_kernel import RationalQuadratic
 
 DIMENSIONS = (1, 2, 3)
@@ -113,13 +114,6 @@ over_kernels = pytest.mark.parametrize(
 over_spectral = pytest.mark.parametrize(
     ("kernel", "d"), SPECTRAL, ids=lambda v: getattr(v, "_get_name", lambda: None)()
 )
-
-
-def concrete(cls: type) -> Iterator[type]:
-    for child in cls.__subclasses__():
-        if child.__module__.startswith("bochner.") and not inspect.isabstract(child):
-            yield child
-        yield from concrete(child)
 
 
 def test_every_kernel_is_covered():

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 import bochner as bo
 from bochner.likelihoods.likelihood import Likelihood
+from helpers.subclasses import concrete
 from student_t_likelihood import StudentT
 
 pytestmark = [
@@ -105,10 +106,6 @@ def test_a_sparse_view_is_centred_as_a_dense_one():
     assert sparse.elbo_ == pytest.approx(dense.elbo_, rel=1e-6)
 
 
-def _subclasses(cls):
-    return {cls} | {deep for one in cls.__subclasses__() for deep in _subclasses(one)}
-
-
 def test_of_the_packages_likelihoods_the_gaussian_alone_scales():
-    ours = [cls for cls in _subclasses(Likelihood) if cls.__module__.startswith("bochner.")]
+    ours = concrete(Likelihood)
     assert {cls.__name__ for cls in ours if cls.scales_with_data} == {"Gaussian"}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import math
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -27,6 +26,7 @@ from bochner.kernels.indefinite import (
     Polynomial,
     Tanh,
 )
+from helpers.subclasses import concrete
 
 
 def product(A: np.ndarray, B: np.ndarray) -> np.ndarray:
@@ -78,13 +78,6 @@ over_cases = pytest.mark.parametrize(
 
 def rows(n: int, d: int, seed: int = 0) -> Tensor:
     return torch.rand(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def concrete(cls: type) -> Iterator[type]:
-    for child in cls.__subclasses__():
-        if not inspect.isabstract(child):
-            yield child
-        yield from concrete(child)
 
 
 def test_every_kernel_is_covered():
