@@ -1,4 +1,4 @@
-"""Subclasses that the package defines: other tests of the same process define classes of their own."""
+"""Subclasses that the package defines: other tests of a process define some of their own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def concrete(cls: type[Any]) -> Iterator[type[Any]]:
-    """Yield each subclass of `cls`, however deep, that the package itself defines and that can be made."""
+    """Yield each subclass of `cls`, however deep, that the package defines and that can be made."""
     for child in cls.__subclasses__():
         if child.__module__.startswith("bochner.") and not inspect.isabstract(child):
             yield child
