@@ -37,6 +37,7 @@ PROTOCOLS = {
     "capacity": ("capacity", "PROTOCOL"),
     "digits": ("digits", "PROTOCOL"),
     "dirichlet_scurve": ("dirichlet", "PROTOCOL"),
+    "growth": ("growth", "PROTOCOL"),
     "imputation": ("imputation", "PROTOCOL"),
     "krein": ("krein", "PROTOCOL"),
     "krein_settings": ("krein_settings", "PROTOCOL"),
