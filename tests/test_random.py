@@ -89,6 +89,23 @@ def test_orthogonal_blocks_are_orthogonal_within_groups():
             torch.testing.assert_close(gram, torch.diag(gram.diagonal()), atol=1e-12, rtol=0)
 
 
+def test_few_orthogonal_points_of_many_dimensions_are_no_square_matrix(monkeypatch):
+    """Five points in 4,000 dimensions took the factors of a matrix of 4,000 columns, a minute."""
+    sizes = []
+    factored = torch.linalg.qr
+
+    def noted(matrix):
+        sizes.append(matrix.numel())
+        return factored(matrix)
+
+    monkeypatch.setattr(torch.linalg, "qr", noted)
+    points = random.normal(5, 4000, random.generator(0, "o"), "orthogonal")
+    assert points.shape == (5, 4000)
+    assert sizes == [5 * 4000]
+    gram = points @ points.T
+    torch.testing.assert_close(gram, torch.diag(gram.diagonal()), atol=1e-9, rtol=0)
+
+
 def test_sobol_is_a_net_and_stays_finite():
     points = random.normal(64, 2, random.generator(0, "s"), "sobol")
     cells = torch.special.ndtr(points[:, 0]).mul(64).floor().sort().values
@@ -102,6 +119,15 @@ def test_sobol_is_a_net_and_stays_finite():
     )
     assert random._sobol_net(2**10, 3).min() >= 0
     assert random._sobol_net(2**10, 3).max() < 2**random._SOBOL_BITS
+
+
+def test_large_nets_are_not_kept(monkeypatch):
+    draw = lambda: random.normal(8, 5, random.generator(0, "s"), "sobol")  # noqa: E731
+    small = draw()
+    monkeypatch.setattr(random, "_KEPT_NET", 39)
+    random._sobol_net.cache_clear()
+    assert torch.equal(draw(), small)
+    assert random._sobol_net.cache_info().currsize == 0
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)

@@ -21,6 +21,8 @@ from bochner.errors import InputError, message
 # Rows whose noise has one key: any rows are drawn without those before them. Bits of a Sobol net.
 ROWS_PER_BLOCK = 1024
 _SOBOL_BITS = 30
+# Numbers of a net that is kept for the next draw, of 32 at the most.
+_KEPT_NET = 2**18
 # Up to so many numbers are drawn from by permuting them all.
 _PERMUTED = 2**20
 
@@ -192,19 +194,41 @@ def normal(
     raise ValueError(f"sampling must be 'iid', 'orthogonal' or 'sobol', got {sampling!r}")
 
 
-def _orthogonal(n: int, dim: int, source: torch.Generator) -> Tensor:
-    n_blocks = -(-n // dim)
-    square = torch.randn(
-        n_blocks, dim, dim, generator=source, dtype=torch.float64, device=source.device
+def orthonormal(n: int, dim: int, source: torch.Generator) -> Tensor:
+    """Draw n directions that are orthogonal within groups of ``dim``; each is uniform.
+
+    Parameters
+    ----------
+    n, dim : int
+        Shape of the result.
+    source : torch.Generator
+
+    Returns
+    -------
+    Tensor of shape (n, dim), float64
+        Rows of length 1.
+    """
+    # of one group: fewer directions than dimensions are a few columns
+    count = min(n, dim)
+    normal = torch.randn(
+        -(-n // dim), dim, count, generator=source, dtype=torch.float64, device=source.device
     )
-    q, r = torch.linalg.qr(square)
+    q, r = torch.linalg.qr(normal)
     # The sign convention of QR would bias the rotation; with diag(R) > 0 it is Haar distributed.
     q = q * torch.sign(torch.diagonal(r, dim1=-2, dim2=-1)).unsqueeze(-2)
-    length = torch.randn(
-        n_blocks, dim, dim, generator=source, dtype=torch.float64, device=source.device
-    ).norm(dim=-1)
-    points: Tensor = (q * length.unsqueeze(-1)).reshape(-1, dim)[:n]
+    if n < dim:
+        columns: Tensor = q[0]
+        return columns.T.contiguous()
+    points: Tensor = q.reshape(-1, dim)[:n]
     return points
+
+
+def _orthogonal(n: int, dim: int, source: torch.Generator) -> Tensor:
+    points = orthonormal(n, dim, source)
+    length = torch.randn(
+        -(-n // dim), min(n, dim), dim, generator=source, dtype=torch.float64, device=source.device
+    ).norm(dim=-1)
+    return points * length.reshape(-1, 1)[:n]
 
 
 def _sobol(n: int, dim: int, source: torch.Generator) -> Tensor:
@@ -215,7 +239,9 @@ def _sobol(n: int, dim: int, source: torch.Generator) -> Tensor:
         do = "choose sampling='orthogonal' or 'iid'"
         raise InputError(message(f"at most {most} dimensions for a Sobol net", f"{dim}", do))
     shift = torch.randint(2**_SOBOL_BITS, (dim,), generator=source, device=source.device)
-    points = torch.bitwise_xor(_sobol_net(n, dim).to(source.device), shift)
+    # large nets take no longer than what is done with them, and would be kept for good
+    make = _sobol_net if n * dim <= _KEPT_NET else _sobol_net.__wrapped__
+    points = torch.bitwise_xor(make(n, dim).to(source.device), shift)
     # half a step to the right: the quantile of 0 would be infinite
     uniform = (points.double() + 0.5) / 2**_SOBOL_BITS
     quantiles: Tensor = torch.erfinv(2.0 * uniform - 1.0) * math.sqrt(2.0)

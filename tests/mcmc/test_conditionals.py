@@ -15,7 +15,7 @@ from scipy.special import digamma, logsumexp
 
 from bochner.features.fourier import fourier_features
 from bochner.kernels.base import Frequencies
-from bochner.mcmc.conditionals import latents, mixture
+from bochner.mcmc.conditionals import latents, logistic, mixture
 from bochner.mcmc.conditionals.frequencies import (
     GivenOtherWeights,
     WeightsIntegrated,
@@ -242,6 +242,36 @@ def test_tables_of_large_counts_are_drawn_without_one_term_each():
     drawn = [draw_tables(y, r, source(6, "tables", i))[0] for i in range(2000)]
     mean = sum(r[0] * (digamma(r[0] + n) - digamma(r[0])) for n in (3e4, 1e15))
     assert abs(np.mean(drawn) - mean) < 4.0 * np.std(drawn) / np.sqrt(2000)
+
+
+@pytest.mark.parametrize("r", [1e-3, 0.5, 30.0, 1e6, 1e300])
+def test_tables_have_the_law_of_their_terms_at_any_dispersion(r):
+    counts = np.array([[0.0], [1.0], [7.0], [1001.0], [4e4]])
+    rngs = (source(6, "tables", i) for i in range(1500))
+    drawn = np.array([draw_tables(ViewData.of(counts), np.array([r]), rng)[0] for rng in rngs])
+    chances = np.concatenate([r / (r + np.arange(y)) for (y,) in counts])
+    variance = (chances * (1.0 - chances)).sum()
+    error = np.sqrt(variance / len(drawn))
+    assert abs(drawn.mean() - chances.sum()) < 4.0 * error + 1e-9 * chances.sum()
+    assert drawn.var() < variance * (1.0 + 10.0 / np.sqrt(len(drawn))) + 1e-9
+
+
+def test_terms_of_tables_are_drawn_by_parts():
+    """Under a dispersion of 100 counts of a million were drawn by a million terms each."""
+    for most in (1.0, 2.0, 1000.0, 1001.0, 1002.0, 54321.0, 1e8):
+        edges = logistic._edges(most)
+        assert edges[0] == 1.0
+        assert edges[-1] == most
+        width = np.diff(edges)
+        assert (width >= 1.0).all()
+        assert (width <= np.maximum(edges[:-1] / 999.0, 1.0) + 1.0).all()
+        assert len(edges) < 1010 + 1001 * np.log(max(most, 1000.0) / 1000.0)
+    counts = np.array([1.0, 7.0, 1500.0, 1501.0, 4e4])
+    edges = logistic._edges(4e4)
+    below = [np.minimum(counts, edge) for edge in edges]
+    terms, places = logistic._below(counts, edges)
+    np.testing.assert_array_equal(terms, [y.sum() for y in below])
+    np.testing.assert_array_equal(places, [(0.5 * y * (y - 1.0)).sum() for y in below])
 
 
 def test_polya_gamma_draws_hold_for_large_counts():

@@ -12,6 +12,8 @@ import math
 import torch
 from torch import Tensor
 
+from bochner import random
+
 # Weights below this are below the last digit.
 _NEGLIGIBLE = 1e-18
 # Nodes of the rule for the mean over directions: exact to rounding for arguments up to 1.3 times as
@@ -85,15 +87,4 @@ def directions(n: int, dim: int, source: torch.Generator) -> Tensor:
     if dim == 1:
         # the sign does not matter to a cosine and its sine
         return torch.ones(n, 1, dtype=torch.float64)
-    # of one group: fewer directions than dimensions are a few columns
-    count = min(n, dim)
-    normal = torch.randn(
-        -(-n // dim), dim, count, generator=source, dtype=torch.float64, device=source.device
-    )
-    q, r = torch.linalg.qr(normal)
-    q = q * torch.sign(torch.diagonal(r, dim1=-2, dim2=-1)).unsqueeze(-2)
-    if n < dim:
-        columns: Tensor = q[0]
-        return columns.T.contiguous()
-    points: Tensor = q.reshape(-1, dim)[:n]
-    return points
+    return random.orthonormal(n, dim, source)

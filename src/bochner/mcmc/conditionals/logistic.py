@@ -25,8 +25,10 @@ from bochner.mcmc.conditionals.views import (
 from bochner.mcmc.conditionals.weights import GaussianForm, weight_posterior
 from bochner.mcmc.priors import Priors
 
-# Tables that are drawn one by one, times the dispersion.
+# Terms of tables that are not drawn as one, times the dispersion, and of which parts have the same
+# chance: from so many on, a thousandth of their number.
 _ONE_BY_ONE = 10_000
+_PARTS = 1000
 # Shape up to which the library of Polya-gamma variables draws none.
 _SMALL_SHAPE = 1e-4
 # Gamma variables that such a one is the sum of; the others have 0.8% of its mean at the most, or
@@ -375,9 +377,10 @@ def draw_tables(data: ViewData, r: Float64Array, rng: Generator) -> Float64Array
 
     Notes
     -----
-    Zhou and Carin (2015). Terms from j = 10,000 max(r, 1) on are drawn as one Poisson variable,
-    which is within 1e-4 of them in total variation (Barbour and Hall 1984): time and memory do not
-    grow with the largest count.
+    Zhou and Carin (2015). Terms j of which a thousandth is more than one are drawn together with
+    their neighbours, those from j = 10,000 max(r, 1) on as one Poisson variable; both are within
+    1e-4 of them in total variation (Ehm 1991, Barbour and Hall 1984): time and memory grow with
+    the logarithm of the largest count and dispersion alone.
     """
     counts = np.where(data.observed, data.values, 0.0)
     totals = []
@@ -389,13 +392,43 @@ def draw_tables(data: ViewData, r: Float64Array, rng: Generator) -> Float64Array
 
 def _tables(counts: Float64Array, r: float, rng: Generator) -> float:
     """Draw the total number of tables of the counts of one column, (N,)."""
-    limit = int(_ONE_BY_ONE * max(r, 1.0))
-    first = np.minimum(counts, limit).astype(np.int64)
-    at_least = np.bincount(first)[::-1].cumsum()[::-1][1:]
-    chance = r / (r + np.arange(len(at_least)))
-    total = rng.binomial(at_least, chance).sum()
+    counts = np.sort(counts[counts > 0.0])
+    if not counts.size:
+        return 0.0
+    limit = np.floor(_ONE_BY_ONE * max(r, 1.0))
+    edges = _edges(min(counts[-1], limit))
+    trials, places = _below(counts, edges)
+    # the mean of j in a part is as good as all of its j
+    size = np.diff(trials)
+    place = np.diff(places) / size
+    # the first customer of every count opens a table
+    total = len(counts) + rng.binomial(size.astype(np.int64), r / (r + place)).sum()
     more = counts[counts > limit]
     if more.size:
         beyond = digamma(r + more) - digamma(r + limit)
         total += rng.poisson(r * beyond.sum())
     return float(total)
+
+
+def _edges(most: float) -> Float64Array:
+    """Return the ends of parts of 1, 2, .. most - 1: single numbers, and longer parts from where
+    1 / 1,000 of a number is more than one.
+    """
+    if most <= _PARTS:
+        return np.arange(1.0, most + 1.0)
+    ratio = 1.0 + 1.0 / _PARTS
+    count = int(np.log(most / _PARTS) / np.log(ratio))
+    longer = np.ceil(_PARTS * ratio ** np.arange(1.0, count + 1.0))
+    single = np.arange(1.0, _PARTS + 1.0)
+    return np.concatenate([single, longer[longer < most], [most]])
+
+
+def _below(counts: Float64Array, edges: Float64Array) -> tuple[Float64Array, Float64Array]:
+    """Return how many terms j < y of ascending counts y lie below every edge, and their sum."""
+    smaller = np.searchsorted(counts, edges)
+    larger = len(counts) - smaller
+    terms = np.stack([counts, 0.5 * counts * (counts - 1.0)])
+    of_smaller = np.pad(terms.cumsum(1), ((0, 0), (1, 0)))[:, smaller]
+    of_larger = np.stack([edges, 0.5 * edges * (edges - 1.0)]) * larger
+    total: Float64Array = of_smaller + of_larger
+    return total[0], total[1]
