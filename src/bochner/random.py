@@ -226,7 +226,12 @@ def orthonormal(n: int, dim: int, source: torch.Generator) -> Tensor:
 def _orthogonal(n: int, dim: int, source: torch.Generator) -> Tensor:
     points = orthonormal(n, dim, source)
     length = torch.randn(
-        -(-n // dim), min(n, dim), dim, generator=source, dtype=torch.float64, device=source.device
+        -(-n // dim),
+        min(n, dim),
+        dim,
+        generator=source,
+        dtype=torch.float64,
+        device=source.device,
     ).norm(dim=-1)
     return points * length.reshape(-1, 1)[:n]
 

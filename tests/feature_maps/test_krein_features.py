@@ -304,6 +304,18 @@ def test_pickled_named_and_framed(X, model):
     assert list(fitted.feature_names_in_) == ["a", "b", "c"]
 
 
+def test_rows_of_norm_zero_take_no_place_in_the_sketch(X):
+    """Of 60 rows among 600 of zeros 2 were fitted and 58 held out: errors were a hundred times as
+    large.
+    """
+    many = np.vstack([X, np.zeros((600, 3))])
+    model = KreinFeatures("polynomial", n_components=20, max_iter=20, random_state=0)
+    assert model.fit(many).approximation_error(X, relative=True) < 0.05
+    with pytest.raises(InputError, match="between 2 and the 660 rows"):
+        model.set_params(sketch_size=661).fit(many)
+    assert model.set_params(sketch_size=300).fit(many).held_out_error_ < 0.05
+
+
 @over_maps
 def test_rows_of_norm_zero_become_zero_features_and_one_warning(X, model):
     X = X.copy()

@@ -79,9 +79,9 @@ class KreinFeatures(IndefiniteMap):
     n_mixtures : int, default=5
         T, components of the truncated Dirichlet process mixture of each part's frequencies.
     sketch_size : int or "auto", default="auto"
-        Rows the fit sees. "auto": 4 n_components, at least 1,000 and at most 2,000, or 4/5 of the
-        rows where there are fewer; the rest of a fifth as many again measures the error and chooses
-        among rounds.
+        Rows the fit sees, of those that have a place on the sphere. "auto": 4 n_components, at
+        least 1,000 and at most 2,000, or 4/5 of the rows where there are fewer; the rest of a fifth
+        as many again measures the error and chooses among rounds.
     inference : {"best", "gradient", "taylor", "spectral"}, default="best"
         "best": "gradient", and "spectral" where the kernel's spectrum is known; the one with the
         smaller error on the rows held out is kept. "gradient": Gaussian posteriors of the
@@ -347,7 +347,7 @@ class KreinFeatures(IndefiniteMap):
         """Draw the rows of the sketch and of the check among those that have a place on the
         kernel's domain.
         """
-        size, held = self._sizes(survey.n_rows)
+        self._check_sketch_size(survey.n_rows)
         n_places = int(survey.counts.sum())
         if n_places < 2:
             raise InputError(
@@ -355,10 +355,10 @@ class KreinFeatures(IndefiniteMap):
                     "at least 2 rows of a norm above zero", str(n_places), "check the data"
                 )
             )
+        size, held = self._sizes(n_places)
         self._check_fit(size, held)
-        drawn = random.sample(n_places, min(size + held, n_places), source)
+        drawn = random.sample(n_places, size + held, source)
         prepared = self._prepared(survey.take(X, drawn, self._placed_rows).double())
-        size = min(size, max(2, len(prepared) - held))
         return Sketch.of(self.kernel_, prepared[:size], prepared[size:])
 
     def _largest_arrays(self) -> dict[str, int]:
@@ -388,20 +388,22 @@ class KreinFeatures(IndefiniteMap):
         rows = self._validate(section, reset=False).detach()
         return rows[self._has_place(rows)]
 
-    def _sizes(self, n_rows: int) -> tuple[int, int]:
-        """Return rows of the sketch and rows held out."""
+    def _check_sketch_size(self, n_rows: int) -> None:
+        size = self.sketch_size
+        if size != "auto" and not 2 <= int(size) <= n_rows:
+            do = f"type sketch_size='auto' or a number up to {n_rows}"
+            expected = f"sketch_size between 2 and the {n_rows} rows"
+            raise InputError(message(expected, str(int(size)), do))
+
+    def _sizes(self, n_places: int) -> tuple[int, int]:
+        """Return rows of the sketch and rows held out, of those that have a place."""
         if self.sketch_size == "auto":
             size = min(max(_LEAST, 4 * self.n_components), _MOST)
-            if n_rows < (1 + _HELD_OUT) * size:
-                size = n_rows - int(_HELD_OUT * n_rows)
+            if n_places < (1 + _HELD_OUT) * size:
+                size = n_places - int(_HELD_OUT * n_places)
         else:
-            size = int(self.sketch_size)
-            if not 2 <= size <= n_rows:
-                do = f"type sketch_size='auto' or a number up to {n_rows}"
-                raise InputError(
-                    message(f"sketch_size between 2 and the {n_rows} rows", str(size), do)
-                )
-        return size, min(n_rows - size, max(2, int(_HELD_OUT * size)))
+            size = min(int(self.sketch_size), n_places)
+        return size, min(n_places - size, max(2, int(_HELD_OUT * size)))
 
     def _check_domain(self, rows: Tensor) -> None:
         self.kernel_.normalise(rows)
