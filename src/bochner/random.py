@@ -233,7 +233,8 @@ def _orthogonal(n: int, dim: int, source: torch.Generator) -> Tensor:
         dtype=torch.float64,
         device=source.device,
     ).norm(dim=-1)
-    return points * length.reshape(-1, 1)[:n]
+    stretched: Tensor = points * length.reshape(-1, 1)[:n]
+    return stretched
 
 
 def _sobol(n: int, dim: int, source: torch.Generator) -> Tensor:

@@ -342,6 +342,24 @@ def test_set_params_rebuilds():
         )
 
 
+@pytest.mark.parametrize(
+    ("kernel", "params"),
+    [
+        (Matern(2.0), {"lengthscale": -1.0}),
+        (Periodic(), {"period": 0.0}),
+        (Gibbs(), {"decay": "a"}),
+    ],
+)
+def test_parameters_that_are_refused_leave_the_kernel_as_it_is(kernel, params):
+    x = points(4, 2)
+    before = exact(kernel, x)
+    given = kernel.get_params()
+    with pytest.raises(InputError):
+        kernel.set_params(**params)
+    assert kernel.get_params() == given
+    assert torch.equal(exact(kernel, x), before)
+
+
 @pytest.mark.parametrize("kernel", [SpectralMixture, NextGenSpectralMixture])
 @pytest.mark.parametrize("d", [11, 40, 80])
 def test_in_many_dimensions_mixtures_start_smooth_enough_and_span_what_is_linear(kernel, d):

@@ -47,7 +47,7 @@ class HasParameters:
         Raises
         ------
         InputError
-            A name is unknown.
+            A name is unknown, or a value is refused; this stays as it was.
         """
         known = self._given()
         unknown = sorted(set(params) - set(known))
@@ -55,5 +55,7 @@ class HasParameters:
             raise InputError(
                 f"{type(self).__name__} has no parameter {unknown[0]!r}. It has: {sorted(known)}."
             )
+        # what is refused is refused here: half of this would be made anew
+        type(self)(**{**known, **params})
         self.__init__(**{**known, **params})  # type: ignore[misc]
         return self
