@@ -219,3 +219,17 @@ def test_measures_without_units_do_not_depend_on_them(unit):
     assert metrics.rmse(unit * Z, 2.0 * unit * Z) == pytest.approx(
         unit * float(np.sqrt(np.mean(Z**2)))
     )
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_neighbours_do_not_depend_on_units(unit):
+    X = RNG.normal(size=(60, 3))
+    labels = np.arange(60) % 3
+    assert metrics.trustworthiness(unit * X, unit * Z, 5) == metrics.trustworthiness(X, Z, 5)
+    assert metrics.knn_accuracy(unit * Z, labels, 3) == metrics.knn_accuracy(Z, labels, 3)
+
+
+def test_agreement_is_at_most_one():
+    for seed in range(20):
+        Z = np.random.default_rng(seed).normal(size=(30, 2))
+        assert 1 - 1e-12 < metrics.procrustes_agreement(Z, 3 * Z[:, ::-1] + 5) <= 1

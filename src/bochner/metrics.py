@@ -138,7 +138,9 @@ def knn_accuracy(Z: ArrayLike, labels: ArrayLike, k: int = 1) -> float:
             )
         )
     folds = KFold(FOLDS, shuffle=True, random_state=0)
-    return float(cross_val_score(KNeighborsClassifier(k), Z, _classes(y), cv=folds).mean())
+    return float(
+        cross_val_score(KNeighborsClassifier(k), _in_range(Z), _classes(y), cv=folds).mean()
+    )
 
 
 def _classes(labels: NDArray[np.generic]) -> NDArray[np.intp]:
@@ -185,7 +187,15 @@ def trustworthiness(X: ArrayLike, Z: ArrayLike, k: int = 10) -> float:
     if not 1 <= k < len(X) / 2:
         got = f"k={k} for {len(X)} rows"
         raise InputError(message("1 <= k < half the rows", got, "lower k or pass more rows"))
-    return float(manifold.trustworthiness(X, Z, n_neighbors=k))
+    return float(manifold.trustworthiness(_in_range(X), _in_range(Z), n_neighbors=k))
+
+
+def _in_range(values: Float64Array) -> Float64Array:
+    """Return values over a power of two, which rounds nothing and keeps neighbours, so that squares
+    of distances neither overflow nor vanish.
+    """
+    largest = float(np.abs(values).max(initial=0.0))
+    return np.ldexp(values, -math.frexp(largest)[1]) if largest > 0 else values
 
 
 def rmse(true: ArrayLike, predicted: ArrayLike, mask: ArrayLike | None = None) -> float:
@@ -352,7 +362,9 @@ def procrustes_agreement(Z: ArrayLike, other: ArrayLike) -> float:
         raise InputError(
             message("embeddings that vary", "one with all rows at one point", "fit it again")
         )
-    return float(np.linalg.svd(A.T @ B, compute_uv=False).sum() ** 2 / total)
+    shared = float(np.linalg.svd(A.T @ B, compute_uv=False).sum() ** 2)
+    # rounding may lead beyond
+    return min(shared / total, 1.0)
 
 
 def relative_error(A: ArrayLike, B: ArrayLike) -> float:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +23,7 @@ from bochner.errors import InputError, message, printable
 from bochner.estimators.annotated import MODELS
 from bochner.estimators.settings.likelihoods import NAMES
 from bochner.progress import overall
-from helpers.cli import refused
+from helpers.cli import SETTINGS, refused, run
 from helpers.forks import MAIN
 
 RED = "\x1b[31m"
@@ -329,3 +330,13 @@ def test_files_that_are_not_read_are_refused_with_what_helps(tmp_path, command, 
     text = refused(command, tmp_path / name, *more)
     assert says in text
     assert "a folder of them" in text
+
+
+def test_without_pandas_a_report_warns_of_no_names(tmp_path, monkeypatch):
+    monkeypatch.setattr("bochner.cli.fit.frame", lambda table: table.X)
+    data = tmp_path / "d.csv"
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    np.savetxt(data, X, delimiter=",", header="a,b,c", comments="")
+    done = run("fit", data, "--out", tmp_path / "run", "--report", *SETTINGS)
+    assert done.exit_code == 0, done.stderr
+    assert "feature names" not in done.stderr

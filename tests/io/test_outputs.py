@@ -92,6 +92,17 @@ def test_what_a_killed_process_left_is_swept_by_the_next_and_others_stay(tmp_pat
     assert sorted(tmp_path.iterdir()) == [other, path]
 
 
+@pytest.mark.parametrize("name", [".file.part", ".file.backup.part", ".file.12-part.part"])
+def test_hidden_files_of_other_programs_stay(tmp_path, name):
+    theirs = tmp_path / name
+    theirs.write_bytes(b"of a download")
+    with replacing(tmp_path / "file") as part:
+        part.write_bytes(b"new")
+    with replacing_folder(tmp_path / "file.zarr") as part:
+        part.mkdir()
+    assert theirs.read_bytes() == b"of a download"
+
+
 KILLED_FOLDER = """
 import os, signal, sys
 from bochner.io.outputs import replacing_folder

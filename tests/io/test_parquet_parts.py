@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import numpy as np
 import pytest
 
 import bochner as bo
+from bochner.cli.mixed_tables import whole as whole_tables
 from bochner.errors import InputError
 from bochner.io import on_disk
+from bochner.io.parquet import columns as parquet_columns
 from bochner.io.parquet.parts import parquet_parts
 from bochner.io.readers import read
 from bochner.io.request import Request, selection_of
@@ -280,3 +283,14 @@ def test_names_of_rows_can_be_left_out(many, stored, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"null in row 1 of .*add --drop cell"):
         opened()
     assert opened(drop=["cell"]).row_names is None
+
+
+def test_without_pyarrow_the_message_says_what_to_install(X, tmp_path, monkeypatch):
+    path = tmp_path / "rows.parquet"
+    write(path, X)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    for opening in (read, bo.open_rows, parquet_columns.schema_of, whole_tables._read_parquet):
+        with pytest.raises(InputError) as caught:
+            opening(path)
+        assert str(caught.value).startswith("Expected the package pyarrow")
+        assert str(caught.value).endswith("Run: pip install 'bochner[parquet]'.")

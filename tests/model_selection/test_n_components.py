@@ -462,3 +462,8 @@ def test_texts_that_are_categories_in_all_rows_are_in_some(rows):
     estimator = bo.NGMVLVM(likelihood="auto", **QUICK)
     how = {"rows": rows, "n_repeats": 1, "random_state": 0}
     assert bo.select_n_components(estimator, X, [1], **how).best == 1
+
+
+def test_a_class_is_no_estimator():
+    with pytest.raises(InputError, match=r"got the class NGMVLVM\. Write NGMVLVM\(\)"):
+        bo.select_n_components(bo.NGMVLVM, np.zeros((20, 3)), [1])

@@ -167,3 +167,25 @@ def test_a_row_with_two_labels_is_refused(tmp_path):
         InputError, match=r"row names that differ in .*got 'r1' more than once"
     ):
         read_labels(path, ["r1", "r2"], 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "classes"),
+    [
+        ([True, None, False], "boolean", ["False", "True"]),
+        ([1, None, 2], "Int64", ["1", "2"]),
+        ([1.0, None, 2.0], "Float64", ["1", "2"]),
+        (["b", None, "c"], "string", ["b", "c"]),
+    ],
+)
+def test_nullable_arrays_with_holes_are_what_their_series_are(values, dtype, classes):
+    array = pandas.array(values, dtype=dtype)
+    for given in (array, pandas.Series(array)):
+        label = one(given)
+        assert label.classes == classes
+        assert label.known.tolist() == [True, False, True]
+
+
+def test_digits_of_any_script_and_number_are_a_name():
+    names = ["\u0663" * 5000, "a", "type 10", "type 2"]
+    assert one(names).classes == ["a", "type 2", "type 10", "\u0663" * 5000]

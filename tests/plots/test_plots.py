@@ -568,3 +568,11 @@ def test_many_views_have_a_legend_that_covers_nothing_and_marks_of_their_own():
     bars = plots.relevance(many).containers
     shown = {(group[0].get_facecolor(), group[0].get_hatch()) for group in bars}
     assert len(shown) == 12
+
+
+def test_a_bound_of_one_step_warns_of_no_limits(model):
+    early = copy.copy(model)
+    early.elbo_history_ = np.array([model.elbo_])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plots.bound_trace(early).figure.draw_without_rendering()

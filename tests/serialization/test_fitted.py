@@ -130,6 +130,17 @@ def test_a_loaded_model_has_every_attribute_of_the_saved_one(tmp_path):
     assert loaded.embedding_.dtype == model.embedding_.dtype
 
 
+def test_whole_numbers_stay_whole_and_a_loaded_model_is_saved_as_the_same_bytes(tmp_path):
+    kernel = bo.kernels.RBF()
+    model = bo.RandomFeatureLVM(kernel=kernel, landmarks=20, **SMALL).fit(_data())
+    model.save(tmp_path / "model")
+    loaded = bo.load(tmp_path / "model")
+    assert repr(loaded.landmarks_) == repr(model.landmarks_)
+    assert repr(loaded.kernels_) == repr(model.kernels_)
+    loaded.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
+
+
 def test_names_of_columns_survive(tmp_path):
     pd = pytest.importorskip("pandas")
     X = pd.DataFrame(_data(), columns=[f"c{j}" for j in range(7)])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from bochner import progress
+from bochner.cli.apply import working_on
 from bochner.cli.data import Reading, frame, load_model, names_of_views, write_embedding
 from bochner.cli.mixed_tables.whole import covariates_to_fit, size_factors_in, table_to_fit
 from bochner.cli.parse import (
@@ -325,17 +326,18 @@ def _page(
     X = frame(replace(table, X=table.X.astype(estimator.embedding_.dtype)))
     path = options.out / PAGE
     title = options.out.resolve().name
-    return report(
-        estimator,
-        X,
-        table.labels,
-        path=path,
-        row_names=table.row_names,
-        title=title,
-        overwrite=True,
-        size_factors=beside["size_factors"],
-        covariates=beside["covariates"],
-    )
+    with working_on(X.shape):
+        return report(
+            estimator,
+            X,
+            table.labels,
+            path=path,
+            row_names=table.row_names,
+            title=title,
+            overwrite=True,
+            size_factors=beside["size_factors"],
+            covariates=beside["covariates"],
+        )
 
 
 def _pictures(out: Path, estimator: LatentVariableEstimator, table: Table) -> list[Path]:

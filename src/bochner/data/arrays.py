@@ -41,6 +41,13 @@ def as_float(values: NDArray[np.generic]) -> NDArray[np.float64]:
     return np.array(known, dtype=np.float64)
 
 
+def is_masked(values: object) -> bool:
+    """Return whether entries are masked, of an array of numpy: nullable arrays of pandas have masks
+    that numpy would take for its own.
+    """
+    return isinstance(values, np.ma.MaskedArray) and bool(np.ma.is_masked(values))
+
+
 def unmasked(values: Any) -> NDArray[Any]:
     """Return a masked array's values, NaN where they are masked, None beside what is no number."""
     numbers = values.dtype.kind in "fiu"

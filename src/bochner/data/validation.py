@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from bochner.data.accepted import annotated_kind, as_rows
-from bochner.data.arrays import Float64Array, FloatArray, IntArray, unmasked
+from bochner.data.arrays import Float64Array, FloatArray, IntArray, is_masked, unmasked
 from bochner.data.columns import (
     ColumnNames,
     columns_of,
@@ -334,7 +334,7 @@ def as_array(name: str, values: object) -> NDArray[np.generic]:
         raise InputError(message(f"{name} as an array", f"an object of type {kind}", do))
     try:
         values = values.detach().cpu() if hasattr(values, "detach") else values
-        return unmasked(values) if np.ma.is_masked(values) else np.asarray(values)
+        return unmasked(values) if is_masked(values) else np.asarray(values)
     except (TypeError, ValueError) as error:
         do = "pass an array, or rows of one length"
         raise InputError(message(f"{name} as an array", str(error), do)) from error

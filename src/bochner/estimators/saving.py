@@ -62,7 +62,7 @@ class Attributes:
     seed_: int
     noise_variance_: dict[str, float | list[float]]
     completion_: dict[str, float | None]
-    landmarks_: dict[str, float] | None
+    landmarks_: dict[str, int | float] | None
     dropped_: dict[str, float]
     withheld_: dict[str, int]
     n_features_in_: int
@@ -271,7 +271,8 @@ def _restore_columns(
 def _restore_reports(estimator: Any, header: Header, names: list[str]) -> None:
     same_keys("kernels", header.kernels, names)
     estimator.kernels_ = {
-        view: {name: np.array(values, dtype=np.float64) for name, values in kernel.items()}
+        # single numbers are no arrays, as after a fit
+        view: {name: np.array(values, dtype=np.float64)[()] for name, values in kernel.items()}
         for view, kernel in header.kernels.items()
     }
     ratio = np.array(header.collapse.variance_ratio)

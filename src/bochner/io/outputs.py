@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -15,7 +16,8 @@ from pathlib import Path
 
 from bochner.errors import InputError, StorageError, StorageWarning, message, shown, warn_user
 
-_SUFFIX = ".part"
+# How temporary files end: the process, eight letters of its own, and the suffix.
+_PART = re.compile(r"\.\d+-[0-9a-f]{8}\.part")
 # The path is wrong, not the disk: another one helps.
 _PLACE = frozenset(
     {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EROFS}
@@ -161,7 +163,9 @@ def sweep(path: str | os.PathLike[str]) -> None:
     """Remove what killed processes left half written for a path; files of living ones stay."""
     target = Path(os.path.realpath(path))
     for name in os.listdir(target.parent):
-        if name.startswith(f".{target.name}.") and name.endswith(_SUFFIX):
+        # hidden files of other programs end in .part, too
+        begin = f".{target.name}"
+        if name.startswith(begin) and _PART.fullmatch(name, len(begin)):
             _remove_if_abandoned(target.parent / name)
 
 
@@ -251,7 +255,7 @@ def _part_folder(target: Path) -> Iterator[Path]:
 
 
 def _hidden(target: Path) -> Path:
-    return target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}")
+    return target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
 
 
 def _remove_if_abandoned(part: Path) -> None:

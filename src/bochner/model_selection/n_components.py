@@ -154,6 +154,9 @@ def select_n_components(
         # fits that hold out rows of their own would wait for each other
         do = "call it outside of distributed(), with some of the rows"
         raise InputError(message("one process to select n_components", f"{size}", do))
+    if isinstance(estimator, type):
+        do = f"write {estimator.__name__}(), with its settings"
+        raise InputError(message("an estimator", f"the class {estimator.__name__}", do))
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     X = source_of(X) or as_rows(X)
     X = X if hasattr(X, "shape") else as_array("X", X)

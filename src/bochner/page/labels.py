@@ -189,7 +189,7 @@ def _dates(name: str, days: NDArray[np.datetime64]) -> Labels:
 def _natural(text: str) -> list[tuple[int, str]]:
     """Order numbers inside of text by their value: "type 2" before "type 10"."""
     return [
-        (int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(text)
+        (int(part), "") if i % 2 else (-1, part) for i, part in enumerate(_DIGITS.split(text))
     ]
 
 

@@ -161,7 +161,8 @@ def bound_trace(
         # The first steps lie far below the rest and would flatten it: they may leave the picture.
         low = np.quantile(history, 0.02)
         high = max(history.max(), model.elbo_)
-        ax.set_ylim(low - 0.05 * (high - low), high + 0.08 * (high - low) or None)
+        if high > low:
+            ax.set_ylim(low - 0.05 * (high - low), high + 0.08 * (high - low))
     ax.yaxis.set_major_formatter(THOUSANDS)
     ax.legend(frameon=False, loc="lower right")
     finish(

@@ -52,7 +52,7 @@ class FitHeader:
     stopped: str
     starts: list[StartResult]
     blocks: list[list[object]]
-    landmarks: dict[str, float] | None
+    landmarks: dict[str, int | float] | None
     dropped: list[float]
     withheld: list[int]
     latent_excess: float

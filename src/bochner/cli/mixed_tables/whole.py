@@ -198,9 +198,9 @@ def read_frame(
 
 
 def _read_parquet(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    require("pyarrow", "reads parquet files")
+    require("pyarrow.parquet", "reads parquet files")
+    pandas = require("pandas", "reads parquet files")
     try:
-        pandas = require("pandas", "reads parquet files")
         frame: pd.DataFrame = pandas.read_parquet(
             path, columns=None if columns is None else list(columns)
         )

@@ -32,8 +32,10 @@ def damaged(path: Path, error: Exception) -> InputError:
 
 def schema_of(path: Path) -> pa.Schema:
     """Return the schema of a parquet file, whose columns have different names."""
+    # outside: that it lacks is no fault of the file
+    parquet = require("pyarrow.parquet", "reads parquet files")
     try:
-        schema = require("pyarrow.parquet", "reads parquet files").read_schema(path)
+        schema = parquet.read_schema(path)
         index_columns(schema)
     except DAMAGED as error:
         raise damaged(path, error) from error
