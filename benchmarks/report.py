@@ -97,6 +97,7 @@ def opened(page: Path) -> dict[str, Value]:
                 tab.evaluate("performance.getEntriesByName('bochner:ready')[0].startTime")
             )
             box = tab.locator("#map").bounding_box()
+            assert box is not None, "the map is not shown"
             for i in range(POINTED):
                 at = [0.3 + 0.035 * i, 0.35 + 0.02 * i]
                 x, y = box["x"] + at[0] * box["width"], box["y"] + at[1] * box["height"]
