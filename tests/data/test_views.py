@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -229,12 +229,23 @@ def test_scaled_views_have_unit_root_mean_square_and_keep_ratios():
 
 
 @settings(max_examples=30, deadline=None)
+@example(np.where(np.arange(20) == 0, 0.0, 5e-324).reshape(5, 4), 1)
 @given(hnp.arrays(np.float64, (5, 4), elements=st.floats(-1e150, 1e150)), st.integers(0, 19))
 def test_undo_inverts_apply(X, hole):
     X.flat[hole] = np.nan
     scaling = Scaling.fit(X, resolve_views(TWO, 4))
     back = scaling.undo(scaling.apply(X))
     np.testing.assert_allclose(back, X, rtol=1e-9, atol=1e-9 * np.nanmax(np.abs(X)))
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+def test_what_differs_by_less_than_numbers_with_all_digits_is_constant(container):
+    X = np.zeros((30, 4))
+    X[::3] = 1e-310
+    scaling = Scaling.fit(container(X), resolve_views(TWO, 4))
+    np.testing.assert_array_equal(scaling.scale, 1.0)
+    X[0] = 1e-290
+    assert (Scaling.fit(container(X), resolve_views(TWO, 4)).scale < 1e-290).all()
 
 
 def test_scaling_keeps_the_type_and_survives_a_file():

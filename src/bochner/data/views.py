@@ -42,6 +42,9 @@ _MANY_ROWS = 10_000
 _NUMBERS = 2**16
 # What columns may differ by, as a share of their largest entry, and count as constant.
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)
+# What they have to differ by at the least: numbers below 2.2e-308 have few digits, and the
+# reciprocal of such a scale is infinite.
+_LEAST = 1e-300
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,9 @@ class Scaling:
         Mean of the observed entries of every column, in the units of X.
     scale : ndarray of float64, shape (M,)
         The scalar of the view a column belongs to, repeated over its columns: the root mean square
-        of the centred observed entries of the view, or 1.0 where that is rounding (4e-8 of the
-        largest entry where that is more): ratios between columns are kept. In tables with columns
-        of several kinds, that of every column of numbers.
+        of the centred observed entries of the view, or 1.0 where that is rounding or nothing
+        differs by 1e-300 (4e-8 of the largest entry where that is more): ratios between columns are
+        kept. In tables with columns of several kinds, that of every column of numbers.
     """
 
     centre: NDArray[np.float64]
@@ -78,13 +81,12 @@ class Scaling:
         centre = np.zeros(X.shape[1])
         scale = np.ones(X.shape[1])
         for positions in columns.values():
-            peak = max(float(largest[positions].max()), 1e-300)
+            peak = max(float(largest[positions].max()), _LEAST)
             mean, square = moments(X[:, positions] / peak)
             centre[positions] = np.clip(peak * mean, *extremes(X[:, positions]))
             spread = float(np.sqrt(square.sum() / (X.shape[0] * positions.size)))
-            scale[positions] = (
-                peak * spread if spread > _ROUNDING else _scale_of_constants(peak)
-            )
+            varied = peak > _LEAST and spread > _ROUNDING
+            scale[positions] = peak * spread if varied else _scale_of_constants(peak)
         return cls(centre, scale)
 
     @classmethod
@@ -314,7 +316,8 @@ def _scales(
     varied = []
     for positions in columns.values():
         scale[positions] = _scale_of_constants(float(largest[positions].max()))
-        if (peak[positions] > _ROUNDING * largest[positions]).any():
+        least = np.maximum(_ROUNDING * largest[positions], _LEAST)
+        if (peak[positions] > least).any():
             varied.append(positions)
     squares = [kind(1) for _ in varied]
     for part in _parts(X) if varied else ():
