@@ -19,6 +19,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import bochner as bo
 from bochner.errors import DataWarning, InputError
@@ -158,6 +159,24 @@ class Opposite(DotProduct):
 
     def of_product(self, t, n_features):
         return -(t - 1.0).exp()
+
+
+def test_spherical_features_are_held_once(X):
+    """Phases, cosines and features were three arrays of the same size."""
+    model = SphericalFeatures(n_components=50, random_state=0).fit(X)
+    held = {}
+
+    class Large(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            out = func(*args, **(kwargs or {}))
+            if isinstance(out, torch.Tensor) and out.numel() >= len(X) * 50:
+                held[out.untyped_storage().data_ptr()] = out
+            return out
+
+    with Large():
+        features = model.transform(torch.from_numpy(X))
+    assert features.shape == (len(X), 50)
+    assert len(held) == 1
 
 
 def test_spherical_features_say_that_a_kernel_has_no_positive_spectrum(X):

@@ -275,4 +275,5 @@ class SphericalFeatures(IndefiniteMap, DrawnMap):
 
     def _features(self, rows: Tensor) -> Tensor:
         phase = torch.addmm(self.phases_.to(rows), rows, self.frequencies_.to(rows).T)
-        return self._with_zeros(self.amplitude_ * phase.cos(), rows)
+        # in place: the features are all that is held
+        return self._with_zeros(phase.cos_().mul_(self.amplitude_), rows)
