@@ -388,3 +388,11 @@ def test_what_an_earlier_run_left_and_the_disk_keeps_is_a_storage_error(tmp_path
     _unlink_fails(monkeypatch, "run.ckpt.passes")
     with pytest.raises(StorageError, match=r"run.ckpt.passes to be removed, got Input/output"):
         NGMVLVM(**{**SETTINGS, "checkpoint": tmp_path / "run.ckpt"}).fit(_data())
+
+
+def test_files_of_others_beside_a_checkpoint_are_none_of_its_rows(tmp_path):
+    path = tmp_path / "run.ckpt"
+    ours = tmp_path / "run.ckpt.rows-placed-000000000000-000000000070"
+    for file in (ours, tmp_path / "run.ckpt.rows-notes.txt"):
+        file.touch()
+    assert checkpoint_module.shards(path) == [ours]

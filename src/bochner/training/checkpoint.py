@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -31,6 +32,8 @@ from bochner.training.trainer import Module, Moments, NoCheckpoint, State, Train
 
 # Grows when what files hold changes.
 SCHEMA = 1
+# How files of rows end: their stage, and their first and last row.
+_SHARD = re.compile(r"\.rows-.+-\d{12}-\d{12}")
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,8 @@ def beside(checkpoint: Path) -> list[Path]:
 
 def shards(checkpoint: Path) -> list[Path]:
     """Return the files of rows beside a checkpoint."""
-    return sorted(checkpoint.parent.glob(f"{glob.escape(checkpoint.name)}.rows-*"))
+    files = checkpoint.parent.glob(f"{glob.escape(checkpoint.name)}.rows-*")
+    return sorted(file for file in files if _SHARD.fullmatch(file.name, len(checkpoint.name)))
 
 
 def passes_file(checkpoint: Path) -> Path:
