@@ -152,6 +152,9 @@ def test_sizes_are_refused_before_memory_is_asked_for(X, model):
             InputError, match=r"chains of .* draws\. Lower n_chains or n_draws"
         ):
             bo.RFLVM(1, n_warmup=1, **{**SMALL, **wrong}).fit(X)
+    # every draw keeps the latents of all rows
+    with pytest.raises(InputError, match=r"got 10\.1 GiB for 4 chains of 10,000,000 draws"):
+        bo.RFLVM(1, n_draws=10**7)._check_size(X.shape)
     with pytest.raises(
         InputError, match=r"a torch device, got 'meta', which holds no numbers"
     ):

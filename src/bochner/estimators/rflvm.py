@@ -211,8 +211,8 @@ class RFLVM(LatentVariableEstimator):
 
     def _check_size(self, shape: tuple[int, ...]) -> None:
         super()._check_size(shape)
-        # of every draw some ten numbers, of every chain its latents
-        size = 8 * self.n_chains * (10 * self.n_draws + shape[0] * self.n_components)
+        # of every draw its latents and some ten numbers
+        size = 8 * self.n_chains * self.n_draws * (10 + shape[0] * self.n_components)
         what = f"{self.n_chains:,} chains of {self.n_draws:,} draws"
         Memory().check(size, what, "lower n_chains or n_draws")
 
