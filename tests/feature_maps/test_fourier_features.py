@@ -21,6 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from bochner.errors import InputError
 from bochner.feature_maps.fourier import FourierFeatures
 from bochner.features import fourier
+from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.kernels.indefinite import TL1
 from bochner.kernels.nonstationary import Gibbs, SpectralSum
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
@@ -99,6 +100,15 @@ def test_structured_samplings_have_smaller_errors(X):
     }
     assert errors["orthogonal"] < 0.97 * errors["iid"]
     assert errors["sobol"] < 0.6 * errors["iid"]
+
+
+def test_dirichlet_process_mixtures_with_values_are_approximated(X):
+    """They were told to give n_points, which models alone have."""
+    kernel = DirichletProcessMixture([0.4, 0.6], np.zeros((2, 2)), [[1.0] * 2, [0.5] * 2])
+    model = FourierFeatures(kernel, n_components=2**13, random_state=0).fit(X)
+    assert model.approximation_error(X) < 0.02
+    with pytest.raises(InputError, match=r"no values for proportions, means, scales\."):
+        FourierFeatures(DirichletProcessMixture()).fit(X)
 
 
 def test_non_stationary_kernels_are_approximated(X):

@@ -19,8 +19,15 @@ from bochner.errors import InputError
 from bochner.features.fourier import fourier_features
 from bochner.kernels.base import Kernel, SpectralKernel
 from bochner.kernels.bivariate import BivariateSpectralMixture
+from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.kernels.function import FunctionKernel
-from bochner.kernels.indefinite import TL1, Polynomial
+from bochner.kernels.indefinite import (
+    TL1,
+    DotProductSeries,
+    GeodesicGaussian,
+    Polynomial,
+    Tanh,
+)
 from bochner.kernels.nonstationary import Gibbs, SpectralSum, Sum
 from bochner.kernels.periodic import Periodic
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture, SpectralMixture
@@ -447,6 +454,47 @@ def test_arrays_lists_and_whole_numbers_are_points(kernel):
     near = {"rtol": 1e-6, "atol": 1e-6, "check_dtype": False}
     torch.testing.assert_close(kernel(single, y).detach(), wanted, **near)
     torch.testing.assert_close(kernel(x, torch.from_numpy(y).float()).detach(), wanted, **near)
+
+
+@pytest.mark.parametrize("wrong", ["3", None, True, [1.0, 2.0], 10**400])
+def test_what_is_no_number_is_refused_as_such(wrong):
+    kernels = [
+        lambda: Polynomial(wrong),
+        lambda: GeodesicGaussian(wrong),
+        lambda: Tanh(offset=wrong),
+        lambda: Matern(nu=wrong),
+        lambda: DotProductSeries([1.0, wrong]),
+    ]
+    if wrong is not None:
+        kernels += [
+            lambda: TL1(wrong),
+            lambda: Tanh(wrong),
+            lambda: DirichletProcessMixture(n_points="a"),
+        ]
+    for make in kernels:
+        with pytest.raises(InputError):
+            make()
+
+
+@pytest.mark.parametrize("wrong", ["12", 3.0, None])
+def test_what_is_no_sequence_is_refused_as_such(wrong):
+    for make in (DotProductSeries, Sum, SpectralSum):
+        with pytest.raises(InputError):
+            make(wrong)
+    with pytest.raises(InputError, match=r"means1 must have shape \(mixtures, dimensions\)"):
+        NextGenSpectralMixture([1.0], [0.0], [0.0], [1.0], [1.0], [0.5])
+
+
+def test_orders_of_any_type_of_number_are_orders():
+    assert Matern(nu=np.float32(1.5)).degrees == 3
+
+
+def test_features_of_a_lengthscale_that_harmonics_do_not_reach_are_refused():
+    """Their kernel was off by three times its values."""
+    kernel = Periodic(lengthscale=[1.0, 0.01])
+    assert torch.isfinite(exact(kernel, points(4, 2))).all()
+    with pytest.raises(InputError, match=r"lengthscale of at least 0.05 .* got 0.01"):
+        kernel.noise(5, 2, random.generator(0, "p"), "iid")
 
 
 def test_complex_points_are_refused():

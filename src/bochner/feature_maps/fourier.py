@@ -168,11 +168,7 @@ def _checked(kernel: object) -> SpectralKernel:
             "Use RBF, Matern, Periodic, SpectralMixture, NextGenSpectralMixture or SpectralSum."
         )
     for part in kernel.modules():
-        missing = (
-            [n for n, v in part.get_params().items() if v is None]
-            if isinstance(part, Kernel)
-            else []
-        )
+        missing = part.without_values if isinstance(part, Kernel) else []
         if missing:
             raise InputError(
                 f"{type(part).__name__} has no values for {', '.join(missing)}. "

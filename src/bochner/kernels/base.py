@@ -238,6 +238,11 @@ class Kernel(HasParameters, nn.Module, ABC):
         super().__init__()
         self._params = params
 
+    @property
+    def without_values(self) -> list[str]:
+        """Names of the arguments that have to have values before the kernel has any."""
+        return [name for name, value in self._params.items() if value is None]
+
     def extra_repr(self) -> str:
         """Show the constructor's arguments: ``repr`` of an estimator must not hide them.
 

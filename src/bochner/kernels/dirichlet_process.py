@@ -19,6 +19,7 @@ from bochner.kernels.base import (
     check_components,
     positive,
 )
+from bochner.kernels.parameters import number
 from bochner.kernels.spectral_mixture import narrowing
 from bochner.kernels.stationary import log_scale
 
@@ -88,8 +89,8 @@ class DirichletProcessMixture(SpectralKernel):
             n_points=n_points,
         )
         self.prior = _checked_prior(prior)
-        if n_points is not None and n_points < 1:
-            raise InputError(f"n_points must be at least 1, got {n_points}.")
+        if n_points is not None and not number(n_points) >= 1:
+            raise InputError(f"n_points must be at least 1, got {n_points!r}.")
         given = [
             name
             for name in ("proportions", "means", "scales")
@@ -232,6 +233,11 @@ class DirichletProcessMixture(SpectralKernel):
         quantile = torch.special.ndtr(noise[0, :, -1:].contiguous())
         steps = phi.cumsum(1).repeat_interleave(n_points // phi.shape[0], dim=0)
         return torch.searchsorted(steps, quantile)[:, 0].clamp(max=self.truncation - 1)
+
+    @property
+    def without_values(self) -> list[str]:
+        """Names of the proportions, means and scales where a model has to choose them."""
+        return [name for name in super().without_values if name != "n_points"]
 
     @property
     def has_free_components(self) -> bool:

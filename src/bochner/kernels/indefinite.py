@@ -16,6 +16,7 @@ from bochner.errors import InputError, message
 from bochner.kernels.base import SpectralKernel
 from bochner.kernels.domains import TOLERANCE, Domain, IndefiniteKernel, pair_of_points
 from bochner.kernels.function import FunctionKernel
+from bochner.kernels.parameters import number
 
 # 2^degree, the kernel of a row and itself, is finite in double precision
 _MOST_DEGREES = 1023
@@ -72,7 +73,7 @@ class Polynomial(DotProduct):
     """
 
     def __init__(self, degree: int = 10) -> None:
-        if not 1 <= degree <= _MOST_DEGREES or int(degree) != degree:
+        if not 1 <= number(degree) <= _MOST_DEGREES or int(degree) != degree:
             expected = f"degree as a positive integer up to {_MOST_DEGREES}"
             raise InputError(message(expected, repr(degree), "choose degree=10, say"))
         self.degree = degree
@@ -107,7 +108,8 @@ class DotProductSeries(DotProduct):
     """
 
     def __init__(self, coefficients: Sequence[float]) -> None:
-        if not len(coefficients) or not all(math.isfinite(float(a)) for a in coefficients):
+        given = coefficients if hasattr(coefficients, "__len__") else []
+        if not len(given) or not all(math.isfinite(number(a)) for a in given):
             raise InputError(
                 message(
                     "at least one finite coefficient", repr(coefficients), "give a_0, a_1, ..."
@@ -178,7 +180,7 @@ class Tanh(DotProduct):
     """
 
     def __init__(self, scale: float | None = None, offset: float = 1.0) -> None:
-        if scale is not None and not 0 < scale < math.inf:
+        if scale is not None and not 0 < number(scale) < math.inf:
             raise InputError(
                 message(
                     "scale as a positive number or None",
@@ -186,7 +188,7 @@ class Tanh(DotProduct):
                     "choose scale=None for 1/d",
                 )
             )
-        if not math.isfinite(offset):
+        if not math.isfinite(number(offset)):
             raise InputError(
                 message("offset as a finite number", repr(offset), "choose offset=1.0")
             )
@@ -220,7 +222,7 @@ class GeodesicGaussian(DotProduct):
     """
 
     def __init__(self, gamma: float = 1.0) -> None:
-        if not 0 < gamma < math.inf:
+        if not 0 < number(gamma) < math.inf:
             raise InputError(
                 message("gamma as a positive number", repr(gamma), "choose gamma=1.0, say")
             )
@@ -249,7 +251,7 @@ class TL1(IndefiniteKernel):
     domain: Domain = "cube"
 
     def __init__(self, tau: float | None = None) -> None:
-        if tau is not None and not 0 < tau < math.inf:
+        if tau is not None and not 0 < number(tau) < math.inf:
             raise InputError(
                 message(
                     "tau as a positive number or None", repr(tau), "choose tau=None for 0.7 d"

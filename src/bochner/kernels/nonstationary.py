@@ -178,7 +178,7 @@ class SpectralSum(SpectralKernel):
 
 
 def _copies(kernels: Sequence[Kernel], kind: type[object]) -> nn.ModuleList:
-    if isinstance(kernels, Kernel) or not len(kernels):
+    if isinstance(kernels, Kernel) or not hasattr(kernels, "__len__") or not len(kernels):
         raise InputError(
             f"kernels must be a list of at least one {kind.__name__}, got {kernels!r}."
         )

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 from bochner.errors import InputError
+
+
+def number(value: object) -> float:
+    """Return a number as a float, NaN where it is none: no comparison holds for it."""
+    if isinstance(value, str | bytes | bool):
+        return math.nan
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return math.nan
 
 
 class HasParameters:

@@ -10,11 +10,13 @@ from torch import Tensor
 
 from bochner import random
 from bochner._typing import Numbers, Sampling
-from bochner.kernels.base import Frequencies, SpectralKernel, check_components
+from bochner.errors import InputError, message
+from bochner.kernels.base import Frequencies, SpectralKernel, as_tensor, check_components
 from bochner.kernels.stationary import log_scale
 
 # Harmonics -128 to 128 hold all of the spectrum down to a lengthscale of 0.05.
 _MOST_HARMONICS = 128
+_LEAST_LENGTHSCALE = 0.05
 _GRID = 1024
 # Shares of the proposal: the spectrum at the lengthscale that was given, at half of it, and a heavy
 # tail.
@@ -43,7 +45,8 @@ class Periodic(SpectralKernel):
     Raises
     ------
     InputError
-        A value is not positive and finite, or has a wrong shape.
+        A value is not positive and finite, or has a wrong shape; features of a lengthscale below
+        0.05 are asked for.
 
     Notes
     -----
@@ -88,6 +91,14 @@ class Periodic(SpectralKernel):
     ) -> Tensor:
         """Draw (1, H, D) standard normal noise: its quantiles choose the harmonics."""
         self._check(n_components)
+        # of the one that was given: a fit goes on wherever it leads
+        least = float(as_tensor(self._params["lengthscale"]).min())
+        if least < _LEAST_LENGTHSCALE:
+            expected = (
+                f"a lengthscale of at least {_LEAST_LENGTHSCALE} for features of Periodic"
+            )
+            do = "choose a larger one; the kernel matrix itself takes any"
+            raise InputError(message(expected, f"{least:g}", do))
         return random.normal(n_frequencies, n_components, source, sampling)[None]
 
     def frequencies(self, noise: Tensor) -> Frequencies:

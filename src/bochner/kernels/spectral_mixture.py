@@ -229,6 +229,8 @@ class NextGenSpectralMixture(SpectralKernel):
             return
         log_weights = positive("weights", as_tensor(weights))
         shape = tuple(as_tensor(means1).shape)
+        if len(shape) != 2:
+            raise InputError(f"means1 must have shape (mixtures, dimensions), got {shape}.")
         self.log_weights = nn.Parameter(_check_shape("weights", log_weights, shape[:1]))
         pairs = (("means1", means1), ("means2", means2))
         self.means = nn.Parameter(

@@ -18,6 +18,7 @@ from bochner.kernels.base import (
     check_components,
     positive,
 )
+from bochner.kernels.parameters import number
 
 # Those whose closed form has no Bessel function.
 _MATERN_ORDERS = (0.5, 1.5, 2.5)
@@ -149,7 +150,7 @@ class Matern(SpectralKernel):
         self, lengthscale: Numbers = 1.0, nu: float = 1.5, variance: Numbers = 1.0
     ) -> None:
         super().__init__(lengthscale=lengthscale, nu=nu, variance=variance)
-        if not isinstance(nu, int | float) or nu not in _MATERN_ORDERS:
+        if number(nu) not in _MATERN_ORDERS:
             raise InputError(
                 f"nu must be 0.5, 1.5 or 2.5, got {nu!r}. For nu = infinity use RBF."
             )
