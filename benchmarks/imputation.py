@@ -168,11 +168,11 @@ def pictures(folder: Path, max_iter: int | None) -> None:
     for name, shape in SHAPES.items():
         X = truth(name, 0)
         rows = np.linspace(0, len(X) - 1, 10).astype(int)
-        lines = {"truth": X}
+        lines = [("truth", X)]
         for share in SHOWN:
             Y = hide(X, share, 0)[0] if share else X
             if share:
-                lines[f"{share:.0%} hidden"] = Y
+                lines.append((f"{share:.0%} hidden", Y))
             for dim, options in ((2, PLANE), (40, SPACE)):
                 steps = max_iter or options["max_iter"]
                 model = bo.NGMVLVM(dim, random_state=0, **{**options, "max_iter": steps}).fit(
@@ -181,16 +181,18 @@ def pictures(folder: Path, max_iter: int | None) -> None:
                 restored = (
                     model.impute(Y) if share else model.inverse_transform(model.embedding_)
                 )
-                lines[f"D = {dim}" if share else f"decoded, D = {dim}"] = restored
+                lines.append((f"D = {dim}" if share else f"decoded, D = {dim}", restored))
         _draw(folder / f"restored_{name.lower()}.png", lines, rows, shape)
 
 
-def _draw(path: Path, lines: dict[str, Array], rows: Array, shape: tuple[int, int]) -> None:
+def _draw(
+    path: Path, lines: list[tuple[str, Array]], rows: Array, shape: tuple[int, int]
+) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 1.2 * len(lines)))
     axes = figure.subplots(len(lines), len(rows))
-    for line, (label, images) in zip(axes, lines.items(), strict=True):
+    for line, (label, images) in zip(axes, lines, strict=True):
         for axis, row in zip(line, rows, strict=True):
             image = np.ma.masked_invalid(images[row].reshape(shape))
             axis.imshow(image, cmap="gray", vmin=0, vmax=1)
