@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -37,26 +37,19 @@ OURS: dict[str, Any] = {
     "G-SRFLVM": bo.SRFLVM,
     "G-RFLVM": partial(bo.RFLVM, n_chains=1, n_warmup=20, n_draws=20, thin=1),
 }
-# Rows and columns of a table, and who is asked there. GPy's program takes minutes beyond.
-DIGITS = {
-    250: ("NG-MVLVM", "advisedRFLVM", "G-SRFLVM", "BGPLVM, GPy", "t-SNE"),
-    500: ("NG-MVLVM", "advisedRFLVM", "G-SRFLVM", "BGPLVM, GPy", "t-SNE"),
-    1000: ("NG-MVLVM", "advisedRFLVM", "G-SRFLVM", "BGPLVM, GPy", "t-SNE"),
-    2000: ("NG-MVLVM", "advisedRFLVM", "G-SRFLVM", "t-SNE"),
-}
+_OF_DIGITS = ("NG-MVLVM", "advisedRFLVM", "G-SRFLVM", "BGPLVM, GPy", "t-SNE")
 _OF_CURVES = ("G-SRFLVM", "G-RFLVM", "BGPLVM, GPy")
-CURVES = {
-    (100, 100): _OF_CURVES,
-    (200, 25): _OF_CURVES,
-    (200, 50): _OF_CURVES,
-    (200, 100): _OF_CURVES,
-    (200, 200): _OF_CURVES,
-    (200, 400): _OF_CURVES,
-    (400, 100): _OF_CURVES,
-    (800, 100): _OF_CURVES,
-}
+DIGITS = (250, 500, 1000, 2000)
+# The program of GPy takes minutes beyond.
+MOST_FOR_GPY = 1000
+CURVES = (
+    *((100, 100), (200, 25), (200, 50), (200, 100)),
+    *((200, 200), (200, 400), (400, 100), (800, 100)),
+)
 MIXTURES, FREQUENCIES = (1, 2, 4), (12, 25, 50, 100)
-_SLOW = "BGPLVM, GPy"
+# Rows and truth of a seed, and the score of latents beside that truth.
+Made = Callable[[int], tuple[Array, Array]]
+Score = Callable[[Array, Array], dict[str, Value]]
 
 
 def digits(n_rows: int, seed: int) -> tuple[Array, Array]:
@@ -66,75 +59,73 @@ def digits(n_rows: int, seed: int) -> tuple[Array, Array]:
     return np.asarray(every.data[rows], float), np.asarray(every.target[rows])
 
 
-def curve(
-    n_rows: int, n_columns: int, seed: int, kernel: str = "rbf+periodic"
-) -> tuple[Array, Array]:
+def curve(kernel: str, n_rows: int, n_columns: int, seed: int) -> tuple[Array, Array]:
     """Return a view of an S-curve, and its latents."""
     made = bo.datasets.make_s_curve(n_rows, n_columns, (kernel,), 0.5, seed)
     return np.asarray(made.data, float), np.asarray(made.latent)
 
 
-def latents(method: str, X: Array, seed: int, quick: bool) -> Array:
-    """Fit a method; return the latents."""
+def neighbours(Z: Array, labels: Array) -> dict[str, Value]:
+    """Score a map of digits."""
+    return {"knn1": bo.metrics.knn_accuracy(Z, labels, 1)}
+
+
+def shape_found(Z: Array, truth: Array) -> dict[str, Value]:
+    """Score the latents of a curve."""
+    return {"r2": bo.metrics.mean_aligned_r2(truth, Z)}
+
+
+def fitted(
+    method: str, X: Array, seed: int, quick: bool, features: Mapping[str, int]
+) -> dict[str, Any]:
+    """Fit a method; return its latents, and the bound of a model whose features are given."""
     if method not in OURS:
-        return by_name(method, X, seed, quick)
-    model = OURS[method](random_state=seed, **({"max_iter": 20} if quick else {}))
-    return np.asarray(model.fit(X).embedding_)
-
-
-def measure(shape: tuple[int, ...], method: str, seed: int, quick: bool) -> dict[str, Value]:
-    """Time a fit after a warm-up on few rows, and score it."""
-    n, *columns = shape
-    of_digits = not columns
-    X, truth = digits(n, seed) if of_digits else curve(n, columns[0], seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if method != _SLOW:  # minutes, to save what is less than a second
-            latents(method, X[:60], seed, quick=True)
-        Z, seconds = processor_seconds(lambda: latents(method, X, seed, quick))
-    score = (
-        {"knn1": bo.metrics.knn_accuracy(Z, truth, 1)}
-        if of_digits
-        else {"r2": bo.metrics.mean_aligned_r2(truth, Z)}
-    )
-    return {"cpu": seconds, **score}
-
-
-def measure_features(
-    method: str, n_mixtures: int, n_frequencies: int, seed: int, quick: bool
-) -> dict[str, Value]:
-    """Time a fit with so many features after a warm-up on few rows, and score it."""
-    X, truth = curve(300, 100, seed, "rbf")
+        return {"Z": by_name(method, X, seed, quick)}
     steps = {"max_iter": 20} if quick else {}
-    features = {"n_mixtures": n_mixtures, "n_frequencies": n_frequencies}
-    model = OURS[method](random_state=seed, **features, **steps)
+    model = OURS[method](random_state=seed, **steps, **features).fit(X)
+    bound = {"elbo": float(model.elbo_)} if features else {}
+    return {"Z": np.asarray(model.embedding_), **bound}
+
+
+def measure(
+    made: Made, score: Score, method: str, seed: int, quick: bool, **features: int
+) -> dict[str, Value]:
+    """Time a fit after a warm-up on few rows, and score it."""
+    X, truth = made(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        latents(method, X[:60], seed, quick=True)
-        _, seconds = processor_seconds(lambda: model.fit(X))
-    r2 = bo.metrics.mean_aligned_r2(truth, model.embedding_)
-    return {"cpu": seconds, "r2": r2, "elbo": float(model.elbo_)}
+        if method != "BGPLVM, GPy":  # minutes, to save what is less than a second
+            fitted(method, X[:60], seed, True, {})
+        fit = partial(fitted, method, X, seed, quick, features)
+        found, seconds = processor_seconds(fit)
+    return {"cpu": seconds, **score(found.pop("Z"), truth), **found}
 
 
 def jobs(seeds: range, quick: bool) -> Iterator[Job]:
-    """Yield all sizes and who is asked there, seed by seed."""
+    """Yield all sizes and who is asked there, seed by seed; a quick run takes one curve."""
     for seed in seeds:
-        tables: list[tuple[str, tuple[int, ...], tuple[str, ...]]] = [
-            *((f"MNIST, N = {n:,}", (n,), methods) for n, methods in DIGITS.items()),
-            *(
-                (f"S-curve, N = {n}, M = {m}", (n, m), methods)
-                for (n, m), methods in CURVES.items()
-            ),
-        ]
-        for name, shape, methods in tables[5:6] if quick else tables:
-            for method in methods:
-                yield Job(
-                    name, method, seed, partial(apart, measure, shape, method, seed, quick)
-                )
-        for method in ("NG-MVLVM", "advisedRFLVM") if not quick else ():
+        for n in () if quick else DIGITS:
+            for method in _OF_DIGITS:
+                if method == "BGPLVM, GPy" and n > MOST_FOR_GPY:
+                    continue
+                of_rows = (partial(digits, n), neighbours, method, seed, quick)
+                yield Job(f"MNIST, N = {n:,}", method, seed, partial(apart, measure, *of_rows))
+        for n, m in CURVES[:1] if quick else CURVES:
+            made = partial(curve, "rbf+periodic", n, m)
+            for method in _OF_CURVES:
+                of_curve = (made, shape_found, method, seed, quick)
+                name = f"S-curve, N = {n}, M = {m}"
+                yield Job(name, method, seed, partial(apart, measure, *of_curve))
+        made = partial(curve, "rbf", 300, 100)
+        for method in () if quick else ("NG-MVLVM", "advisedRFLVM"):
             for q, h in itertools.product(MIXTURES, FREQUENCIES):
-                work = partial(apart, measure_features, method, q, h, seed, quick)
-                yield Job(f"S-curve RBF, Q = {q}, H = {h}", method, seed, work)
+                work = partial(
+                    measure,
+                    *(made, shape_found, method, seed, quick),
+                    n_mixtures=q,
+                    n_frequencies=h,
+                )
+                yield Job(f"S-curve RBF, Q = {q}, H = {h}", method, seed, partial(apart, work))
 
 
 PROTOCOL = Protocol("growth", tuple(COLUMNS), jobs)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bochner.errors import InputError, StorageError, StorageWarning, message, shown, warn_user
 
-# How temporary files end: the process, eight letters of its own, and the suffix.
+# How temporary files end: the process, eight hexadecimal digits of its own, and the suffix.
 _PART = re.compile(r"\.\d+-[0-9a-f]{8}\.part")
 # The path is wrong, not the disk: another one helps.
 _PLACE = frozenset(
