@@ -22,6 +22,14 @@ def few_draws(monkeypatch):
     monkeypatch.setattr(plan, "LATENT_DRAWS", 2)
 
 
+@pytest.fixture
+def two_folds(monkeypatch):
+    """How rows that lack a view are completed is chosen by fewer folds: for tests that do not look
+    at which way was found the better one.
+    """
+    monkeypatch.setattr("bochner.prediction.tempering._FOLDS", 2)
+
+
 @pytest.fixture(scope="session")
 def forks():
     """What starts processes that begin with everything imported."""

@@ -24,7 +24,7 @@ SMALL = [
     "--set",
     "n_frequencies=8",
     "--set",
-    "n_init=1",
+    "init=pca",
     "--set",
     "max_iter=12",
 ]
@@ -247,6 +247,7 @@ def test_what_calibrate_cannot_do_is_bad_input(fitted, folder, options, text):
     assert text in refused("calibrate", fitted[0], folder, "--index", "cell", *options)
 
 
+@pytest.mark.usefixtures("rough_estimates")
 def test_info_of_a_model_and_of_data(fitted, folder):
     model = replied("info", fitted[0])
     assert (model["model"], model["rows"], model["columns"], model["n_components"]) == (
@@ -258,7 +259,7 @@ def test_info_of_a_model_and_of_data(fitted, folder):
     assert model["views"]["proteins"]["columns"] == 2
     assert model["collapse"]["advice"]
     assert model["parameters"]["max_iter"] == 12
-    data = replied("info", folder, "--index", "cell")
+    data = replied("info", folder, "--index", "cell", "--set", "n_frequencies=8")
     assert (data["rows"], data["columns"], data["row_names"]) == (24, 6, True)
     assert data["views"]["proteins"] == {
         "columns": 2,
@@ -717,7 +718,9 @@ main()
 
 def test_an_interrupted_fit_is_continued_to_the_same_result(tmp_path, matrix, forks):
     np.save(tmp_path / "X.npy", matrix)
-    fit = ["fit", tmp_path / "X.npy", *SMALL[:-1], "max_iter=30", "--out"]
+    # with a race of starts
+    fit = ["fit", tmp_path / "X.npy", *SMALL[:4], "--set", "n_init=1", "--set", "max_iter=30"]
+    fit += ["--out"]
     killed = forks.run(KILLED, *fit, tmp_path / "killed", "--json")
     assert killed.returncode == 130, killed.stderr
     reply = json.loads(killed.stdout)
@@ -1059,8 +1062,8 @@ def test_commands_use_one_thread_for_small_tables(tmp_path, forks, rng):
     data, run, full = (str(tmp_path / name) for name in ("data.csv", "run", "full.csv"))
     np.savetxt(data, rng.normal(size=(30, 4)), delimiter=",", header="a,b,c,d", comments="")
     model = str(tmp_path / "run" / "model.bochner")
-    fit = ["fit", data, "--out", run, "--set", "max_iter=3", "--set", "init=pca"]
-    commands = [fit]
+    small = ["n_frequencies=8", "max_iter=3", "init=pca"]
+    commands = [["fit", data, "--out", run, *(w for s in small for w in ("--set", s))]]
     for command, out in (("transform", "z.csv"), ("impute", full)):
         commands.append([command, model, data, "--out", str(tmp_path / out)])
     # rows that are placed and completed part by part
@@ -1070,7 +1073,7 @@ def test_commands_use_one_thread_for_small_tables(tmp_path, forks, rng):
         [command, model, array, "--out", str(tmp_path / f"{command}.npy")]
         for command in ("transform", "impute")
     ]
-    commands.append(["calibrate", model, data])
+    commands.append(["calibrate", model, data, "--n-draws", "20"])
     commands.append(["report", model, data, "--out", str(tmp_path / "page.html")])
     code = (
         "import os, sys, torch\n"

@@ -7,6 +7,7 @@ import bochner as bo
 from helpers.cli import refused, replied, run
 
 pytest.importorskip("pandas")
+pytestmark = pytest.mark.usefixtures("no_pictures", "rough_estimates")
 SMALL = [
     part
     for name in ("n_components=1", "max_iter=40", "n_frequencies=8", "init=pca", "tol=1.0")
@@ -48,7 +49,7 @@ def test_columns_beside_the_data(table, tmp_path):
     replied("transform", out, path, "--out", tmp_path / "z.npy")
     np.testing.assert_allclose(np.load(tmp_path / "z.npy")[:, :1], model.embedding_, atol=1e-6)
     replied("impute", out, path, "--out", tmp_path / "full.csv")
-    replied("calibrate", out, path, "--seed", 0)
+    replied("calibrate", out, path, "--seed", 0, "--n-draws", 20)
     replied("report", out, path, "--out", tmp_path / "page.html")
     far = []
     for value in ("1", "2"):
@@ -77,7 +78,8 @@ def test_what_is_wrong_is_named(table, tmp_path):
             text = refused("fit", tmp_path / name, option, "plate", "--out", tmp_path / "run")
             assert "a csv, parquet or h5ad file with --batch" in text
             assert f"{name}. {do}" in text
-    about = replied("info", path, "--batch", "plate", "--size-factors", "age")
+    beside = ("--batch", "plate", "--size-factors", "age")
+    about = replied("info", path, *beside, "--set", "n_frequencies=8")
     assert about["columns"] == 3
     out = tmp_path / "run"
     replied(
@@ -124,12 +126,12 @@ def test_size_factors_from_a_column(counts, tmp_path):
     reply = run("transform", out, path, "--out", tmp_path / "typical.npy")
     assert reply.exit_code == 0
     assert " ".join(reply.stderr.split()).count("these rows are taken for typical ones") == 1
-    reply = run("calibrate", out, path)
+    reply = run("calibrate", out, path, "--n-draws", 20)
     assert "these rows are taken for typical ones" in " ".join(reply.stderr.split())
     placed = model.transform(X, size_factors=times)
     np.testing.assert_allclose(np.load(tmp_path / "z.npy")[:, :1], placed, atol=1e-6)
     replied("impute", out, path, *beside, "--out", tmp_path / "full.csv")
-    replied("calibrate", out, path, *beside, "--seed", 0)
+    replied("calibrate", out, path, *beside, "--seed", 0, "--n-draws", 20)
     page = (out, path, *beside, "--held-out", path, "--out", tmp_path / "page.html")
     reply = run("report", *page)
     assert reply.exit_code == 0
@@ -162,7 +164,8 @@ def test_variables_and_size_factors_of_cells(counts, tmp_path):
     replied("transform", out, path, "--size-factors", "time", "--out", tmp_path / "z.npy")
     placed = model.transform(X[:, [0, 2]], size_factors=times)
     np.testing.assert_allclose(np.load(tmp_path / "z.npy")[:, :1], placed, atol=1e-6)
-    assert replied("info", path, "--drop", "b")["columns"] == 2
+    about = replied("info", path, "--drop", "b", "--set", "n_frequencies=8")
+    assert about["columns"] == 2
     cells.X = cells.layers["logs"]
     cells.write_h5ad(path)  # the counts are where the fit did not read them
     text = refused("transform", out, path, "--out", tmp_path / "y.npy")

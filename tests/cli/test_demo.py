@@ -33,7 +33,7 @@ def result(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return out, demo.run(demo.DemoOptions(out, n_components=2, n_rows=100, max_iter=15))
+        return out, demo.run(demo.DemoOptions(out, n_components=2, n_rows=100, max_iter=5))
 
 
 def test_the_keys_are_those_of_the_api(result):
@@ -90,7 +90,7 @@ def test_files_that_are_there_are_replaced_only_by_force(tmp_path, name):
 
 def test_make_demo_runs_twice(result):
     out, values = result
-    options = demo.DemoOptions(out, n_components=2, n_rows=100, max_iter=15, force=True)
+    options = demo.DemoOptions(out, n_components=2, n_rows=40, max_iter=3, force=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert demo.run(options)["files"] == values["files"]

@@ -6,6 +6,8 @@ import pytest
 import bochner as bo
 from helpers.cli import refused, replied, run
 
+pytestmark = pytest.mark.usefixtures("no_pictures", "two_folds")
+
 
 def test_a_mixed_table_is_fitted_and_completed(tmp_path):
     """Text and whole numbers go in and come back; rows may be named."""
@@ -44,7 +46,7 @@ def test_a_mixed_table_is_fitted_and_completed(tmp_path):
     assert shown.exit_code == 0, shown.stderr
     assert "numbers" in shown.stdout
     replied("transform", folder, data, "--out", tmp_path / "z.csv")
-    replied("calibrate", folder, data, "--seed", 0)
+    replied("calibrate", folder, data, "--seed", 0, "--n-draws", 20)
     text = refused("impute", folder, data, "--out", tmp_path / "full.npy")
     assert "an output file .csv for a mixed table" in text
     data.write_text(data.read_text().replace("low", "medium"))
@@ -123,7 +125,8 @@ def test_numbers_with_zeros_in_front_are_labels_that_keep_them(tmp_path, others)
     text = "\n".join(map(",".join, [["zip", "kind", "x"], *rows]))
     (tmp_path / "m.csv").write_text(text)
     run = tmp_path / "run"
-    auto = ["--likelihood", "auto", "--set", "max_iter=5", "--set", "init=pca", "--seed", 0]
+    few = ["max_iter=3", "n_frequencies=8", "init=pca"]
+    auto = ["--likelihood", "auto", "--seed", 0, *(w for word in few for w in ("--set", word))]
     replied("fit", tmp_path / "m.csv", "--out", run, *auto)
     holes = [["" if i == 4 else row[0], *row[1:]] for i, row in enumerate(rows)]
     (tmp_path / "h.csv").write_text("\n".join(map(",".join, [["zip", "kind", "x"], *holes])))

@@ -19,7 +19,7 @@ from bochner.memory import Memory
 from helpers.cli import SETTINGS, refused, replied
 
 pytestmark = [
-    pytest.mark.usefixtures("read_by_blocks"),
+    pytest.mark.usefixtures("read_by_blocks", "rough_estimates", "two_folds"),
     pytest.mark.filterwarnings("ignore:Training stopped"),
 ]
 NAMES = np.array([f"cell{i}" for i in range(300)])
@@ -105,11 +105,13 @@ def test_views_on_disk_are_those_in_memory(path):
     np.testing.assert_array_equal(some.X, whole.X[on_disk.evenly(300, 50)])
 
 
-def test_commands_give_the_answers_of_views_in_memory(path, tmp_path, monkeypatch):
-    assert replied("info", path, "--set", "landmarks=80")["read"] == "block by block"
+def test_commands_give_the_answers_of_views_in_memory(path, tmp_path, monkeypatch, request):
+    assert replied("info", path, *SETTINGS[:-2])["read"] == "block by block"
     latents = {}
     for most in (0, 2**22):
         monkeypatch.setattr(on_disk, "MANY", most)
+        if most:
+            request.getfixturevalue("no_pictures")
         out = tmp_path.parent / f"{tmp_path.name}-{most}"
         replied("fit", path, "--out", out, *SETTINGS)
         placed = out / "placed.npy"
