@@ -6,7 +6,7 @@ those of the processor to the last bit: a fit there has to be the fit here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from unittest import mock
 
@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 # What users call it, and what torch believes: the only other device of every build.
 THERE = torch.device("cuda", 0)
@@ -83,7 +82,7 @@ def _indices(index: object) -> object:
 
 def _run(func, args, kwargs):
     name = func.overloadpacket.__name__
-    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    tensors = [*_tensors(args), *_tensors(kwargs.values())]
     asked = kwargs.get("device")
     there = any(isinstance(tensor, There) for tensor in tensors)
     _refuse_mixtures(name, args, tensors, there)
@@ -91,7 +90,8 @@ def _run(func, args, kwargs):
     source = kwargs.get("generator")
     if source is not None and result_there != (source._cdata in _SOURCES):
         raise RuntimeError(f"{name}: Expected a generator of the device of the result")
-    args, kwargs = tree_map(lambda v: v.held if isinstance(v, There) else v, (args, kwargs))
+    args = _held(args)
+    kwargs = {key: _held(value) for key, value in kwargs.items()}
     if asked is not None:
         kwargs["device"] = torch.device("cpu")
     if name == "copy_" and args[0].data_ptr() == args[1].data_ptr():
@@ -100,7 +100,33 @@ def _run(func, args, kwargs):
     out = func(*args, **kwargs)
     if not result_there or name == "_local_scalar_dense":
         return out
-    return tree_map(lambda v: There(v) if type(v) is torch.Tensor else v, out)
+    return _moved(out)
+
+
+# What operations take and return are tensors, sequences of them, and what is neither: torch's own
+# functions for trees of any kind take several times as long as the operations.
+def _tensors(values: Iterable[object]) -> Iterator[torch.Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)
+
+
+def _held(value):
+    if isinstance(value, There):
+        return value.held
+    if isinstance(value, list | tuple):
+        return type(value)([_held(part) for part in value])
+    return value
+
+
+def _moved(value):
+    if type(value) is torch.Tensor:
+        return There(value)
+    if isinstance(value, list | tuple):
+        return type(value)([_moved(part) for part in value])
+    return value
 
 
 def _refuse_mixtures(name: str, args, tensors, there: bool) -> None:
