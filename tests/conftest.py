@@ -15,11 +15,19 @@ def rng():
 @pytest.fixture
 def few_draws(monkeypatch):
     """Fits whose bound and posterior are known less well: for tests that do not look at them."""
-    from bochner.fitting import plan
+    from helpers.few_draws import know_less
 
-    monkeypatch.setattr(plan, "EVALUATION_DRAWS", 4)
-    monkeypatch.setattr(plan, "LOCAL_EVALUATION_DRAWS", 4)
-    monkeypatch.setattr(plan, "LATENT_DRAWS", 2)
+    know_less(monkeypatch.setattr)
+
+
+@pytest.fixture(scope="module")
+def few_draws_in_module():
+    """The same for all tests of a module, and for what they share."""
+    from helpers.few_draws import know_less
+
+    with pytest.MonkeyPatch.context() as patch:
+        know_less(patch.setattr)
+        yield
 
 
 @pytest.fixture
