@@ -135,7 +135,9 @@ def test_feature_maps_are_computed_in_full_precision_under_autocast(name, dtype)
         assert model.approximation_error(rows) == error
 
 
-def test_choices_and_checks_of_models_are_what_they_are_alone():
+def test_choices_and_checks_of_models_are_what_they_are_alone(monkeypatch):
+    monkeypatch.setattr("bochner.model_selection.n_components._DRAWS", 10)
+
     def result():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

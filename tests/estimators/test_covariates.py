@@ -18,6 +18,9 @@ from bochner.page.report import _place
 
 pandas = pytest.importorskip("pandas")
 
+# what the module's own fixtures fit is known as well as ever
+pytestmark = pytest.mark.usefixtures("few_draws")
+
 SMALL = {"max_iter": 60, "tol": 1.0, "init": "pca", "n_frequencies": 8, "random_state": 0}
 
 

@@ -126,6 +126,15 @@ def test_the_error_of_a_score_counts_rows_and_fits(same_rows):
     assert mean_of_fits(values, rows, one) == mean_of_rows(values, rows)
 
 
+@pytest.fixture
+def brief(few_draws, monkeypatch):
+    """Scores that are known less well: for tests that compare two of the same draws, or ask
+    whether there is one.
+    """
+    monkeypatch.setattr("bochner.model_selection.n_components._DRAWS", 10)
+
+
+@pytest.mark.usefixtures("brief")
 def test_frames_views_and_size_factors_go_along():
     source = np.random.default_rng(2)
     X = pd.DataFrame(source.poisson(3.0, size=(30, 5)).astype(float), columns=list("abcde"))
@@ -175,6 +184,7 @@ def test_what_cannot_be_is_said(arguments, text):
         bo.select_n_components(model(), data(1), **arguments)
 
 
+@pytest.mark.usefixtures("brief")
 def test_rows_in_files_are_compared_as_those_in_memory(tmp_path):
     X = data(1, n=40, m=6)
     np.save(tmp_path / "X.npy", X)
@@ -285,6 +295,7 @@ def test_what_can_be_asked_is_said(arguments, text):
         bo.select_n_components(model(), data(1), **arguments)
 
 
+@pytest.mark.usefixtures("brief")
 def test_a_label_that_one_row_has_ends_no_comparison():
     """Held out, its row has a hole there."""
     rng = np.random.default_rng(100)
@@ -300,6 +311,7 @@ def test_a_label_that_one_row_has_ends_no_comparison():
     assert chosen.best == 1
 
 
+@pytest.mark.usefixtures("brief")
 def test_constant_covariates_are_said_once():
     X = np.random.default_rng(100).normal(size=(30, 3))
     beside = {"site": ["a"] * 30, "rare": [1.0] + [0.0] * 29}
@@ -327,6 +339,7 @@ def test_shared_latents_of_a_fixed_number_are_refused_before_any_fit(monkeypatch
         bo.select_n_components(fixed, data(1), candidates)
 
 
+@pytest.mark.usefixtures("brief")
 def test_private_latents_go_along():
     views = {"a": slice(0, 7), "b": slice(7, 14)}
     private = model(views=views, latent={"private": {"a": 1}}, max_iter=20)
@@ -348,6 +361,7 @@ def people(n=60, seed=100):
     )
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("rows", ["same", "new"])
 def test_tables_of_arrow_are_compared_as_those_of_pandas(rows):
@@ -365,6 +379,7 @@ def test_tables_of_arrow_are_compared_as_those_of_pandas(rows):
     np.testing.assert_array_equal(one.log_likelihood, other.log_likelihood)
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("stored", ["numpy_nullable", "pyarrow"])
 def test_how_numbers_are_stored_does_not_matter_for_the_same_rows(stored):
@@ -419,6 +434,7 @@ def _seed_that_hides(row, column, shape):
     raise AssertionError
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_label_of_one_row_is_not_hidden():
     X = people()
@@ -426,6 +442,7 @@ def test_a_label_of_one_row_is_not_hidden():
     assert estimator._coding.labels() == {2: ["a", "b", "c"]}
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_column_may_be_of_another_kind_with_entries_hidden():
     """Without its only 2 a column is one of two values, of which 2 is none."""
@@ -435,6 +452,7 @@ def test_a_column_may_be_of_another_kind_with_entries_hidden():
     assert estimator._coding.labels() == {2: ["0", "1"]}
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("likelihood", ["categorical", "binomial"])
 def test_a_code_of_one_row_ends_no_comparison(likelihood):
@@ -454,6 +472,7 @@ def test_a_code_of_one_row_ends_no_comparison(likelihood):
         assert bo.select_n_components(estimator, rows, [1], **how).best == 1
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("rows", ["same", "new"])
 def test_texts_that_are_categories_in_all_rows_are_in_some(rows):

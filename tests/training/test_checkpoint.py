@@ -21,7 +21,11 @@ from bochner.fitting import multistart as race
 from bochner.io import files
 from bochner.training import checkpoint as checkpoint_module
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    # what goes on to the same bits with few draws does so with many
+    pytest.mark.usefixtures("few_draws"),
+]
 
 SETTINGS = {
     "n_frequencies": 6,
