@@ -554,3 +554,23 @@ def test_training_does_not_lower_the_bound_of_entries_that_latents_separate(kind
     )
     assert late.elbo_ > early.elbo_ + 2.0 * (late.elbo_se_ + early.elbo_se_)
     assert late.elbo_ > middle.elbo_ - 2.0 * (late.elbo_se_ + middle.elbo_se_)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "n_rows", "width", "covariances"),
+    [
+        ("poisson", 200, 12, 12),
+        ("poisson", 200, 13, 4),
+        ("poisson", 60, 20, 20),
+        ("negative_binomial", 60, 12, 4),
+    ],
+)
+def test_weights_of_few_poisson_columns_have_covariances_of_their_own(
+    likelihood, n_rows, width, covariances
+):
+    """Means of columns in other units, which shared four, took most of the time of a fit."""
+    rates = np.geomspace(0.5, 200.0, width)
+    X = np.random.default_rng(0).poisson(rates, size=(n_rows, width)).astype(float)
+    model = _fit(X, likelihood=likelihood, max_iter=2)
+    (view,) = model._fit.posterior
+    assert all(draw.covariance.shape[0] == covariances for draw in view.draws)

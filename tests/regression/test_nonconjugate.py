@@ -326,6 +326,23 @@ def test_columns_of_huge_counts_share_no_covariance_with_columns_of_small_ones(m
         assert precision[sites.group_of == group].unique().numel() == 1
 
 
+def test_counts_have_a_higher_bound_where_columns_share_no_covariance():
+    source = generator(0, "test")
+    x = torch.randn(40, 2, generator=source).double()
+    waves = torch.randn(6, 2, generator=source).double()
+    f = Frequencies(waves, None, torch.full((6,), 0.4).double())
+    rates = torch.linspace(-2.0, 4.0, 12).exp().expand(40, -1).double()
+    block = EncodedBlock.of(torch.poisson(rates, generator=source))
+    values = []
+    for n_groups in (4, None):
+        likelihood = Poisson()
+        sites = Sites(likelihood, block.Y, FullMask(), torch.zeros(40).double(), n_groups)
+        for _ in range(40):
+            sites.absorb(nonconjugate_evidence(x, f, likelihood, sites, block).update)
+        values.append(float(_value(x, f, likelihood, sites, block, 20)))
+    assert values[1] > values[0] + 0.1
+
+
 @pytest.mark.parametrize("r", [1.0, 30.0])
 def test_the_gap_of_a_negative_binomial_is_what_its_bound_gives_away(r):
     likelihood = NegativeBinomial(r, bound="polya-gamma")

@@ -491,5 +491,6 @@ def _(
 
 
 def _sites(likelihood: NonConjugateLikelihood, block: EncodedBlock) -> Sites:
-    n_groups = 1 if likelihood.shares_curvature else N_GROUPS
+    own = likelihood.separates(block.n_rows, block.n_columns)
+    n_groups = 1 if likelihood.shares_curvature else None if own else N_GROUPS
     return Sites(likelihood, block.Y, block.mask, block.offset, n_groups)

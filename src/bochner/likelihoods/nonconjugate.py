@@ -63,6 +63,17 @@ class NonConjugateLikelihood(Likelihood, ABC):
         """
         return slopes.touching()
 
+    def separates(self, n_rows: int, n_columns: int) -> bool:  # noqa: ARG002
+        """Return whether the weights of every column of a view have a covariance of their own, not
+        one that columns of about the same precision share.
+
+        Parameters
+        ----------
+        n_rows, n_columns : int
+            Of the view.
+        """
+        return False
+
     def followed(self, y: Tensor, slopes: Slopes) -> Slopes:  # noqa: ARG002 - most are bounded
         """Return the slopes that gradients in latents and spectra are taken from where columns are
         far from all their entries: those of the bound, unless single ones outweigh all others.

@@ -35,6 +35,10 @@ _ABOVE = 5.0
 # Gradients do not grow where it is so much above: with 5 fits of counts whose logarithms have a
 # standard deviation of 3 were worse.
 _FAR_ABOVE = 8.0
+# Columns whose weights have covariances of their own: so few, or so few that all matrices, which are
+# those of the rows at the most, are factored by so many multiplications.
+_FEW_COLUMNS = 12
+_FEW_PRODUCTS = 1e7
 
 
 class Poisson(Counts):
@@ -58,6 +62,14 @@ class Poisson(Counts):
 
     def __init__(self, size_factors: SizeFactors = None) -> None:
         super().__init__(size_factors=size_factors)
+
+    def separates(self, n_rows: int, n_columns: int) -> bool:
+        """Return whether the view is small: precisions are e^psi, in which columns differ most.
+
+        With a covariance each bounds are higher, and means take no iterations, which cost more than
+        the factors of so few columns.
+        """
+        return n_columns <= _FEW_COLUMNS or n_columns * n_rows**3 <= _FEW_PRODUCTS
 
     def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
         """Return y psi - e^psi - log y!."""
