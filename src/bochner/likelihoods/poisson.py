@@ -35,8 +35,8 @@ _ABOVE = 5.0
 # Gradients do not grow where it is so much above: with 5 fits of counts whose logarithms have a
 # standard deviation of 3 were worse.
 _FAR_ABOVE = 8.0
-# Columns whose weights have covariances of their own: so few, or so few that all matrices, which are
-# those of the rows at the most, are factored by so many multiplications.
+# Columns whose weights have covariances of their own: so few, or so few that all matrices, those of
+# the rows at the most, are factored by so many multiplications.
 _FEW_COLUMNS = 12
 _FEW_PRODUCTS = 1e7
 
