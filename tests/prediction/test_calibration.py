@@ -439,10 +439,12 @@ def test_densities_of_all_values_sum_to_one(fitted):
         completion.Mixture(model._candidates, model.completion_),
     )
     latents = completion.draw_latents(model._fit.posterior, mixture, rows, 20, 0)
-    total = 0.0
-    for value in values:
-        truth = [torch.full_like(y, float(value)) for y in rows]
-        total = total + step * entry_log_density(model._fit.posterior, latents, truth).exp()
+    # all rows at one value after the other
+    at = torch.as_tensor(values, dtype=torch.float64).repeat_interleave(3)[:, None]
+    every = [x.repeat(len(values), 1, 1) for x in latents]
+    truth = [at.expand(-1, y.shape[1]) for y in rows]
+    density = step * entry_log_density(model._fit.posterior, every, truth).exp()
+    total = density.view(len(values), 3, -1).sum(0)
     known = [
         0 if kind == "categorical" and len(np.unique(data(kind)[:, j])) < len(values) else 1
         for j in range(M)
