@@ -71,6 +71,11 @@ class NonConjugateLikelihood(Likelihood, ABC):
         ----------
         n_rows, n_columns : int
             Of the view.
+
+        Returns
+        -------
+        bool
+            Without one the bound is lower, and means are solved for by iterations.
         """
         return False
 
