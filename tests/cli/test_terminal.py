@@ -71,7 +71,7 @@ def test_without_standard_error_nothing_goes_to_standard_output(monkeypatch, cap
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("words", [("--help",), ("info", "d.csv")])
+@pytest.mark.parametrize("words", [("--help",), ("info", "d.csv", "--set", "n_frequencies=4")])
 def test_a_terminal_of_no_columns_is_one_of_unknown_width(tmp_path, words):
     (tmp_path / "d.csv").write_text("a,b\n1,2\n3,4\n5,7\n")
     command = [sys.executable, "-m", "bochner", *words]
@@ -110,7 +110,7 @@ def test_commands_escape_what_they_were_given(tmp_path, arguments):
 def test_a_closed_standard_error_does_not_end_a_fit(tmp_path, forks):
     data = tmp_path / "d.csv"
     data.write_text("a,b,c\n" + "\n".join(f"{i},{i * i % 7},5" for i in range(20)))
-    small = [f"--set={name}" for name in ("n_components=1", "n_init=1", "max_iter=3")]
+    small = [f"--set={name}" for name in ("n_components=1", "init=pca", "max_iter=3")]
     words = ["fit", data, "--out", tmp_path / "run", *small, "--set=n_frequencies=8"]
     assert forks.run(MAIN, *words, stderr="closed").returncode == 0
     assert (tmp_path / "run" / "model.bochner").is_file()
@@ -222,11 +222,12 @@ def test_the_words_are_those_of_the_models():
         assert parameters(name) == sorted(cls().get_params(deep=False))
 
 
+@pytest.mark.usefixtures("no_pictures", "rough_estimates")
 def test_a_table_with_text_is_fitted_without_it(tmp_path):
     data = tmp_path / "d.csv"
     rows = [f"r{i},{i % 5},tissue{i % 2},{i * i % 7}" for i in range(20)]
     data.write_text("\n".join(["id,a,tissue,b", *rows]))
-    small = [f"--set={name}" for name in ("n_components=1", "n_init=1", "max_iter=3")]
+    small = [f"--set={name}" for name in ("n_components=1", "init=pca", "max_iter=3")]
     small.append("--set=n_frequencies=8")
 
     def run(*arguments):

@@ -96,9 +96,9 @@ def test_every_page_of_the_guide_has_a_picture():
 def small(code: str) -> str:
     """The same code with few steps and few rows."""
     fewer = re.sub(r"\[:(1400|300)\]", "[:100]", code).replace("[1400:]", "[-40:]")
-    fewer = re.sub(r"max_iter=\d+", "max_iter=8", fewer)
+    fewer = re.sub(r"max_iter=\d+", "max_iter=4", fewer)
     # fits that say nothing of their steps
-    return re.sub(r"(LVM\((?:(?!max_iter)[^()])*)\)\.fit", r"\1, max_iter=8).fit", fewer)
+    return re.sub(r"(LVM\((?:(?!max_iter)[^()])*)\)\.fit", r"\1, max_iter=4).fit", fewer)
 
 
 CODE = {"README": (ROOT / "README.md").read_text()} | PAGES
@@ -106,7 +106,7 @@ CODE = {"README": (ROOT / "README.md").read_text()} | PAGES
 TESTED_APART = {page for page in PAGES if Path(__file__).with_name(f"test_{page}.py").exists()}
 
 
-@pytest.mark.usefixtures("few_draws")
+@pytest.mark.usefixtures("few_draws", "two_folds")
 @pytest.mark.parametrize(
     "page",
     [name for name, text in CODE.items() if BLOCK.search(text) and name not in TESTED_APART],
