@@ -175,11 +175,11 @@ def counted_cells(folder):
     import scipy.sparse as sp
 
     rng = np.random.default_rng(0)
-    size = rng.uniform(0.5, 2.0, 90)
-    rate = np.exp(np.sin(rng.normal(size=(90, 2)) @ rng.normal(size=(2, 6))))
+    size = rng.uniform(0.5, 2.0, 300)
+    rate = np.exp(np.sin(rng.normal(size=(300, 2)) @ rng.normal(size=(2, 6))))
     counts = rng.poisson(size[:, None] * rate).astype(np.float32)
-    beside = {"size": size, "batch": rng.choice(["a", "b"], 90), "age": rng.normal(size=90)}
-    obs = pd.DataFrame(beside, index=[f"=c{i}" for i in range(90)])
+    beside = {"size": size, "batch": rng.choice(["a", "b"], 300), "age": rng.normal(size=300)}
+    obs = pd.DataFrame(beside, index=[f"=c{i}" for i in range(300)])
     for name, order in (("a", slice(None)), ("b", slice(None, None, -1))):
         adata = anndata.AnnData(sp.csr_matrix(counts[:, order]), obs)
         adata.var_names = COLUMNS[order]
@@ -219,13 +219,13 @@ def test_named_rows_are_placed_and_completed_part_by_part(
         folder.mkdir()
         with monkeypatch.context() as limits:
             limits.setattr(on_disk, "MANY", most)
-            limits.setattr(apply, "PLACED_ROWS", 30)
-            limits.setattr(row_sources, "_NUMBERS", 75)
+            limits.setattr(apply, "PLACED_ROWS", 100)
+            limits.setattr(row_sources, "_NUMBERS", 250)
             if not most:
                 limits.setattr(apply, "read_rows", None)
                 limits.setattr("bochner.data.row_sources.RowSource.whole", None)
-            # names are written in every format alike, whatever moves the rows
-            outs = ["z.npy", "x.csv"] + ["z.parquet"] * (beside is not EFFECTS)
+            outs = ["z.npy", "x.csv", "z.parquet"]
+            # whose first lines alone are looked at
             for out in outs if most else ["z.csv", *outs]:
                 command = "impute" if out == "x.csv" else "transform"
                 words = (command, tmp_path / "run", tmp_path / data, "--out", folder / out)
@@ -241,8 +241,6 @@ def test_named_rows_are_placed_and_completed_part_by_part(
     off = np.abs(one[:, 2:] / other[:, 2:] - 1.0)
     assert off.max() < 0.01
     assert np.quantile(off, 0.99) < 1e-4
-    if beside is EFFECTS:
-        return
     import pandas as pd
 
     rows = [pd.read_parquet(folder / "z.parquet") for folder in (small, large)]
@@ -422,11 +420,8 @@ def test_calibration_of_a_mixed_table_reads_it_part_by_part(kind, X, tmp_path, m
     assert "'green' in row 115" in refused(*words)
 
 
-@pytest.mark.parametrize(
-    ("kind", "named"),
-    [("csv", True), ("csv.gz", False), ("parquet", True), ("parquet", False)],
-    ids=["csv-names", "csv.gz-no names", "parquet-names", "parquet-no names"],
-)
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet"])
+@pytest.mark.parametrize("named", [True, False], ids=["names", "no names"])
 def test_mixed_tables_are_placed_completed_and_shown_block_by_block(
     kind, named, X, tmp_path, monkeypatch
 ):

@@ -29,7 +29,7 @@ from bochner.models.lvm import (
     View,
     ViewSpec,
 )
-from bochner.models.sites import N_GROUPS, Sites
+from bochner.models.sites import Sites
 from bochner.objectives.elbo import (
     Bound,
     Draws,
@@ -491,6 +491,5 @@ def _(
 
 
 def _sites(likelihood: NonConjugateLikelihood, block: EncodedBlock) -> Sites:
-    own = likelihood.separates(block.n_rows, block.n_columns)
-    n_groups = 1 if likelihood.shares_curvature else None if own else N_GROUPS
+    n_groups = likelihood.covariance_groups(block.n_rows, block.n_columns)
     return Sites(likelihood, block.Y, block.mask, block.offset, n_groups)

@@ -51,10 +51,11 @@ class _Trials(SeparableLikelihood):
         self.bound = bound
         self.register_buffer("n_trials", trials, persistent=False)
 
-    @property
-    def shares_curvature(self) -> bool:  # type: ignore[override]
-        """Whether every column has the same weights in its Gram whatever the data."""
-        return self.bound == "bohning" and self.n_trials.ndim == 0
+    def covariance_groups(self, n_rows: int, n_columns: int) -> int:
+        """Return one where every column has the same weights in its Gram whatever the data."""
+        if self.bound == "bohning" and self.n_trials.ndim == 0:
+            return 1
+        return super().covariance_groups(n_rows, n_columns)
 
     def initial(self, Y: Tensor, offset: Tensor | None = None) -> Self:  # noqa: ARG002
         """Settle n: "max" is the largest count of the view."""

@@ -19,6 +19,11 @@ __all__ = [
 ]
 
 
+# Groups of columns that share a covariance of their weights: against one for each, 8 lose 0.05 % of
+# the bound on 1,000 binary digits, 4 lose 0.1 %, a single one 0.7 %.
+N_GROUPS = 4
+
+
 class NonConjugateLikelihood(Likelihood, ABC):
     """A likelihood that is not conjugate to the weights: its bound has variational parameters at
     every entry.
@@ -34,7 +39,6 @@ class NonConjugateLikelihood(Likelihood, ABC):
     """
 
     extra_sweeps: ClassVar[int] = 0
-    shares_curvature: bool = False
 
     def site(
         self,
@@ -63,9 +67,9 @@ class NonConjugateLikelihood(Likelihood, ABC):
         """
         return slopes.touching()
 
-    def separates(self, n_rows: int, n_columns: int) -> bool:  # noqa: ARG002
-        """Return whether the weights of every column of a view have a covariance of their own, not
-        one that columns of about the same precision share.
+    def covariance_groups(self, n_rows: int, n_columns: int) -> int:  # noqa: ARG002
+        """Return how many covariances the weights of a view have, which columns of about the same
+        precision share.
 
         Parameters
         ----------
@@ -74,10 +78,11 @@ class NonConjugateLikelihood(Likelihood, ABC):
 
         Returns
         -------
-        bool
-            Without one the bound is lower, and means are solved for by iterations.
+        int
+            Of as many as columns each has its own: the bound is higher, and means take no
+            iterations.
         """
-        return False
+        return N_GROUPS
 
     def followed(self, y: Tensor, slopes: Slopes) -> Slopes:  # noqa: ARG002 - most are bounded
         """Return the slopes that gradients in latents and spectra are taken from where columns are

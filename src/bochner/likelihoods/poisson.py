@@ -63,13 +63,13 @@ class Poisson(Counts):
     def __init__(self, size_factors: SizeFactors = None) -> None:
         super().__init__(size_factors=size_factors)
 
-    def separates(self, n_rows: int, n_columns: int) -> bool:
-        """Return whether the view is small: precisions are e^psi, in which columns differ most.
-
-        With a covariance each bounds are higher, and means take no iterations, which cost more than
-        the factors of so few columns.
+    def covariance_groups(self, n_rows: int, n_columns: int) -> int:
+        """Return one for each column of a small view: precisions are e^psi, in which columns differ
+        most, and iterations cost more than the factors of so few columns.
         """
-        return n_columns <= _FEW_COLUMNS or n_columns * n_rows**3 <= _FEW_PRODUCTS
+        if n_columns <= _FEW_COLUMNS or n_columns * n_rows**3 <= _FEW_PRODUCTS:
+            return n_columns
+        return super().covariance_groups(n_rows, n_columns)
 
     def log_prob(self, y: Tensor, psi: Tensor) -> Tensor:
         """Return y psi - e^psi - log y!."""

@@ -13,12 +13,9 @@ from torch import Tensor, nn
 from bochner.data.masks import Mask
 from bochner.data.sparse import SparseMatrix
 from bochner.data.stored import StoredMatrix
-from bochner.likelihoods.nonconjugate import NonConjugateLikelihood
+from bochner.likelihoods.nonconjugate import N_GROUPS, NonConjugateLikelihood
 from bochner.memory import chunks
 
-# Groups of columns that share a covariance of their weights: against one for each, 8 lose 0.05 % of
-# the bound on 1,000 binary digits, 4 lose 0.1 %, a single one 0.7 %.
-N_GROUPS = 4
 # Standard deviation of an intercept about where the data put it, in logits or log rates: separable
 # columns stay finite.
 INTERCEPT_STD = 2.0
