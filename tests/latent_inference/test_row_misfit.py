@@ -32,11 +32,20 @@ def _below(view, candidates, seed, hidden):
 
 @pytest.mark.parametrize(
     ("dim", "seed", "hidden"),
-    [(2, 0, 0.0), (2, 0, 0.3), (3, 1, 0.3), (3, 2, 0.3), (5, 0, 0.3), (5, 1, 0.3)],
+    [
+        (2, 0, 0.0),
+        (2, 0, 0.3),
+        (3, 0, 0.3),
+        (3, 1, 0.3),
+        (3, 2, 0.3),
+        (5, 0, 0.3),
+        (5, 1, 0.3),
+        (5, 3, 0.0),
+    ],
 )
 def test_rows_of_little_noise_are_placed_where_they_were_drawn(dim, seed, hidden):
-    """One to three rows of a hundred were at another peak, hundreds of nats lower; one of a
-    thousand still is.
+    """One to three rows of a hundred were at another peak, hundreds of nats lower; of twelve seeds'
+    7,200 rows 2 still are, and 6 were before many points all around were looked at.
     """
     view, candidates = gaussian_view(dim, m=30, n=300, s2=1e-4, seed=seed)
     assert float(_below(view, candidates, seed, hidden).max()) < 1.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -16,9 +16,10 @@ from bochner.weight_posterior.posterior import RowScores, ViewPosterior
 # Beyond so many dimensions a row climbs from its best start alone: others are far behind it.
 MANY_DIMENSIONS = 12
 # Points of the prior, widened so far, for rows that no training row is near.
-_N_AROUND = 64
+FEW_AROUND = 64
 _WIDER = 1.5
-_NONE = torch.zeros(0, 0, dtype=torch.bool)
+# Which candidates are near those with these numbers, (n,) -> (n, C), bool.
+Near = Callable[[Tensor], Tensor]
 
 
 class Apart:
@@ -33,7 +34,7 @@ class Apart:
 
     def __call__(self, scores: Tensor, count: int) -> Tensor:
         """Return their numbers, (n, R); overwrites the scores, (n, C)."""
-        return best_apart(scores, self._near if count > 1 else _NONE, count)
+        return best_apart(scores, lambda best: self._near[best], count)
 
 
 def shifted(
@@ -82,7 +83,17 @@ def _near(candidates: Tensor) -> Tensor:
     return near
 
 
-def best_apart(scores: Tensor, near: Tensor, count: int) -> Tensor:
+def near_each(points: Tensor, distance: float, n_asked: int) -> Near:
+    """Return what tells which points, (P, D), are nearer to some of them than a distance; of so
+    many of them it will be asked.
+    """
+    if n_asked < len(points):
+        return lambda best: torch.cdist(points[best], points) < distance
+    every = torch.cdist(points, points) < distance
+    return lambda best: every[best]
+
+
+def best_apart(scores: Tensor, near: Near, count: int) -> Tensor:
     """Return the best candidate of each row and the best ones that are far from those before, (n,
     count).
 
@@ -90,8 +101,8 @@ def best_apart(scores: Tensor, near: Tensor, count: int) -> Tensor:
     ----------
     scores : Tensor of shape (n, C)
         Overwritten.
-    near : Tensor of shape (C, C), bool
-        Which candidates are near each other.
+    near : callable
+        Which candidates are near some.
     count : int
     """
     chosen = []
@@ -100,14 +111,14 @@ def best_apart(scores: Tensor, near: Tensor, count: int) -> Tensor:
         best = torch.from_numpy(scores.numpy().argmax(1))
         chosen.append(best)
         if r + 1 < count:
-            scores.masked_fill_(near[best], -torch.inf)
+            scores.masked_fill_(near(best), -torch.inf)
     return torch.stack(chosen, dim=1)
 
 
-def starts_around(dim: int) -> Tensor:
+def starts_around(dim: int, count: int = FEW_AROUND) -> Tensor:
     """Return where else than near training rows modes are looked for, (P, D)."""
     source = random.generator(0, "score/more starts")
-    return _WIDER * random.normal(_N_AROUND, dim, source, "sobol")
+    return _WIDER * random.normal(count, dim, source, "sobol")
 
 
 def beginning(starts: Tensor, covariates: Tensor) -> Placement:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bochner import random
 from bochner.features.fourier import alike, columns_beside, with_covariates
-from bochner.latent_inference.candidates import MANY_DIMENSIONS, best_apart
+from bochner.latent_inference.candidates import MANY_DIMENSIONS, best_apart, near_each
 from bochner.latent_inference.entry_terms import EntrywiseTerm, entries_of
 from bochner.latent_inference.mixtures import Modes, distinct
 from bochner.latent_inference.modes import MAX_STEPS, Limits, Placement, climb
@@ -46,7 +46,7 @@ _ON_LINE, _ALONG = 300, 9.0
 CACHED_NUMBERS = 2**18
 
 # Steps of this length end a climb, unless they promise more nats, as where modes are narrow.
-_TOLERANCE, _RISE = 3e-3, 0.05
+CLIMBED, _RISE = 3e-3, 0.05
 # Nats by which a start may lie behind the best of its row: exp(-10) weighs little.
 _BEHIND = 10.0
 # Log weight of a climb that broke down: none beside others, an equal one where all did.
@@ -61,7 +61,8 @@ def climbed(
     start: Placement,
     rows: Sequence[Tensor],
     offsets: Offsets,
-    tolerance: float = _TOLERANCE,
+    tolerance: float = CLIMBED,
+    max_steps: int = MAX_STEPS,
 ) -> Modes:
     """Climb from placed rows to the modes of their predictive densities.
 
@@ -76,6 +77,7 @@ def climbed(
     offsets : sequence over views of Tensor of shape (n,), or None
     tolerance : float
         A step of this length ends a climb.
+    max_steps : int
 
     Returns
     -------
@@ -90,6 +92,7 @@ def climbed(
             [y[part] for y in rows],
             offsets_of(offsets, part),
             tolerance,
+            max_steps,
         )
         for part in chunks(rows[0].shape[0], most)
     ]
@@ -106,12 +109,13 @@ def _climbed(
     rows: Sequence[Tensor],
     offsets: Offsets,
     tolerance: float,
+    max_steps: int,
 ) -> Modes:
     dim = start.modes.shape[2]
     target = predictive_target(views, rows, dim, offsets, start.covariates)
     if dim <= MANY_DIMENSIONS:
         every = torch.ones_like(start.weights, dtype=torch.bool)
-        return laplace_modes(target, start.modes, every, tolerance, MAX_STEPS)
+        return laplace_modes(target, start.modes, every, tolerance, max_steps)
     n, n_modes, _ = start.modes.shape
     index = torch.arange(n).repeat_interleave(n_modes)
     points = start.modes.reshape(-1, dim)
@@ -269,8 +273,16 @@ def best_points(
         at = with_covariates(points, known.expand(len(points), -1))
         for of_draws in tables(index, at):
             total[index] += torch.stack(list(of_draws)).logsumexp(0)
-    near = torch.cdist(points, points) < APART * math.sqrt(dim)
+    near = near_each(points, APART * math.sqrt(dim), count * len(covariates))
     return total, best_apart(total.clone(), near, count)
+
+
+def by_products(view: ViewPosterior, offset: Tensor | None) -> bool:
+    """Return whether the table of a view is a few products, so that points cost little."""
+    likelihood = view.predictive
+    return isinstance(likelihood, Gaussian) or (
+        isinstance(likelihood, Poisson) and offset is None
+    )
 
 
 @functools.singledispatch

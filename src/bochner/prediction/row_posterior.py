@@ -18,7 +18,12 @@ import torch
 from torch import Tensor
 
 from bochner.features.fourier import alike, with_covariates
-from bochner.latent_inference.candidates import MANY_DIMENSIONS, best_apart
+from bochner.latent_inference.candidates import (
+    MANY_DIMENSIONS,
+    Near,
+    best_apart,
+    near_each,
+)
 from bochner.latent_inference.entry_terms import EntrywiseTerm, ScoringTerm
 from bochner.latent_inference.grid import OnGrid, grid_points, resolved
 from bochner.latent_inference.mixtures import Modes, joined, merged, reaching
@@ -320,14 +325,14 @@ class _Around:
     Attributes
     ----------
     points : Tensor of shape (C, D)
-    near : Tensor of shape (C, C), bool
-        Which are near each other.
+    near : callable
+        Which are near some.
     near_modes : Tensor of shape (n, C), bool
         Which are near the places of the rows.
     """
 
     points: Tensor
-    near: Tensor
+    near: Near
     near_modes: Tensor
 
     @classmethod
@@ -336,7 +341,7 @@ class _Around:
         apart = _APART * points.shape[1] ** 0.5
         away = torch.cdist(modes.flatten(0, 1), points) < apart
         near_modes = away.reshape(*modes.shape[:2], len(points)).any(1)
-        return cls(points, torch.cdist(points, points) < apart, near_modes)
+        return cls(points, near_each(points, apart, len(points)), near_modes)
 
     def best(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """Return the best points with a finite score that are apart, in single precision, (n, R,
