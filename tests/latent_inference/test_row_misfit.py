@@ -90,3 +90,14 @@ def test_only_views_of_little_noise_and_counts_are_narrow():
         assert narrow([view]) is expected
     assert narrow([count_view(Poisson(), 5, 0.0, 1.0)[0]])
     assert not narrow([count_view(Bernoulli(), 5, 0.0, 1.0)[0]])
+
+
+def test_rows_that_are_looked_up_in_parts_are_placed_where_all_together_are(monkeypatch):
+    """Densities at all points of all rows would be gigabytes."""
+    view, candidates = gaussian_view(2, m=30, n=300, s2=1e-4)
+    _, y = drawn_rows(view, 2, 100)
+    whole = place([view], candidates, [y])
+    monkeypatch.setattr("bochner.latent_inference.infer._LOOKED_UP", 2)
+    parts = place([view], candidates, [y])
+    torch.testing.assert_close(parts.mean, whole.mean)
+    torch.testing.assert_close(parts.covariances, whole.covariances)

@@ -60,13 +60,13 @@ from bochner.weight_posterior.posterior import (
 N_MODES = 3
 # So many candidates, evenly among those given, are scored: Newton's steps bridge the gaps.
 _STARTS = 2000
-# Rows that their place misses are looked up at so many candidates and all around, take a few steps
-# from so many of these that are so far apart in every dimension, and climb from the best ends:
-# where no place fits, as of counts that are no Poisson's, all rows of a table do. Where two
-# products look them up, points all around are many, as many as these numbers hold what is predicted
-# there. Of rows of small noise or large counts 1 to 5 in a hundred were at another place with 564
-# points and 16 climbs, 0 to 2 with 2,564 points; climbs of all 16 take as long.
-_N_LOOKED_AT = 500
+# Rows that their place misses, so many at once, are looked up at so many candidates and all around,
+# take a few steps from so many of these that are so far apart in every dimension, and climb from
+# the best ends: where no place fits, as of counts that are no Poisson's, all rows of a table do.
+# Where two products look them up, points all around are many, as many as these numbers hold what is
+# predicted there. Of rows of small noise or large counts 1 to 5 in a hundred were at another place
+# with 564 points and 16 climbs, 0 to 2 with 2,564 points; climbs of all 16 take as long.
+_N_LOOKED_AT, _LOOKED_UP = 500, 1024
 _MANY_AROUND, _NUMBERS = 2000, 2**20
 _N_SEARCHED, _FIRST_STEPS, _N_CLIMBED = 32, 4, 6
 # Nats that make another place the better one.
@@ -231,22 +231,23 @@ class Placer:
         near = self._modes_of_draws(given, out.mean[:, None])
         at = with_covariates(near.means[:, 0], given.beside)
         away = excess(self._views, at, given.rows, given.offsets)
-        index = (away > MISSED).nonzero()[:, 0]
-        if not len(index):
-            return
-        some = given.of(index)
-        begun = self._modes_of_draws(some, self._probable(some), CLIMBED, _FIRST_STEPS)
-        found = self._modes_of_draws(some, begun.means[:, :_N_CLIMBED])
-        rise = found.log_weights.amax(1) - near.log_weights[index].amax(1)
-        better = (rise > _RISE).nonzero()[:, 0]
-        if not len(better):
-            return
-        some, starts = some.of(better), found.means[better, :n_modes]
-        # few are worth the last digits
-        found = self._modes_of_draws(some, starts, SETTLED)
-        means, covariances = found.means[:, :n_modes], found.covariances[:, :n_modes]
-        weights = found.log_weights[:, :n_modes].softmax(1)
-        out.put(index[better], Placement(means, covariances, weights, some.beside))
+        highest = near.log_weights.amax(1)
+        for index in torch.split((away > MISSED).nonzero()[:, 0], _LOOKED_UP):
+            if not len(index):  # an empty tensor has one empty part
+                return
+            some = given.of(index)
+            begun = self._modes_of_draws(some, self._probable(some), CLIMBED, _FIRST_STEPS)
+            found = self._modes_of_draws(some, begun.means[:, :_N_CLIMBED])
+            rise = found.log_weights.amax(1) - highest[index]
+            better = (rise > _RISE).nonzero()[:, 0]
+            if not len(better):
+                continue
+            some, starts = some.of(better), found.means[better, :n_modes]
+            # few are worth the last digits
+            found = self._modes_of_draws(some, starts, SETTLED)
+            means, covariances = found.means[:, :n_modes], found.covariances[:, :n_modes]
+            weights = found.log_weights[:, :n_modes].softmax(1)
+            out.put(index[better], Placement(means, covariances, weights, some.beside))
 
     def _probable(self, given: Given) -> Tensor:
         """Return where rows are most probable of some candidates and of points all around, (n, R,
