@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from bochner.latent_inference.infer import place
+from bochner.latent_inference.infer import Placer, place
 from bochner.latent_inference.row_misfit import MISSED, excess, narrow
 from bochner.likelihoods.binomial import Bernoulli
 from bochner.likelihoods.poisson import Poisson
@@ -95,9 +95,19 @@ def test_only_views_of_little_noise_and_counts_are_narrow():
 def test_rows_that_are_looked_up_in_parts_are_placed_where_all_together_are(monkeypatch):
     """Densities at all points of all rows would be gigabytes."""
     view, candidates = gaussian_view(2, m=30, n=300, s2=1e-4)
-    _, y = drawn_rows(view, 2, 100)
+    _, y = drawn_rows(view, 2, 10)
+    y = y + 0.1 * torch.randn(y.shape, generator=generator(0, "y"), dtype=torch.float64)
     whole = place([view], candidates, [y])
-    monkeypatch.setattr("bochner.latent_inference.infer._LOOKED_UP", 2)
+    sizes = []
+    looked_up = Placer._probable
+
+    def seen(placer, given):
+        sizes.append(len(given.beside))
+        return looked_up(placer, given)
+
+    monkeypatch.setattr(Placer, "_probable", seen)
+    monkeypatch.setattr("bochner.latent_inference.infer._LOOKED_UP", 4)
     parts = place([view], candidates, [y])
+    assert sizes == [4, 4, 2]
     torch.testing.assert_close(parts.mean, whole.mean)
     torch.testing.assert_close(parts.covariances, whole.covariances)
