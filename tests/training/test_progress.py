@@ -4,10 +4,15 @@ import io
 from importlib.util import find_spec
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from rich.console import Console
 
+import bochner as bo
 from bochner import progress
+from bochner.estimators.methods.rows import RowsMixin
+from bochner.fitting import placed_rows
+from bochner.memory import chunks
 from bochner.progress import expect, overall, progress_bar, say, within
 from bochner.training.trainer import State
 
@@ -125,3 +130,23 @@ def test_a_library_says_phases_in_its_log_alone(clock, caplog, capsys):
         "training: step 2, elbo -8",
     ]
     assert capsys.readouterr() == ("", "")
+
+
+def noise():
+    X = np.random.default_rng(0).normal(size=(60, 5))
+    return bo.NGMVLVM(max_iter=2, init="pca", n_init=1, random_state=0).fit(X)
+
+
+def test_phases_after_training_are_said(caplog):
+    with caplog.at_level("INFO", logger="bochner"):
+        noise()
+    phases = [text.partition(",")[0].partition(" (")[0] for text in caplog.messages]
+    assert phases[-3:] == ["final bound", "posterior of the weights", "placing rows"]
+
+
+def test_rows_are_counted_as_they_are_placed(monkeypatch):
+    said = []
+    monkeypatch.setattr(placed_rows, "say", said.append)
+    monkeypatch.setattr(RowsMixin, "_cuts", lambda _, values: chunks(len(values), 25))
+    noise()
+    assert said == [f"placing rows, {n} of 60" for n in (25, 50, 60)]

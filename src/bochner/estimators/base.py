@@ -51,6 +51,7 @@ from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.prediction import diagnostics
 from bochner.processes import Processes, current
 from bochner.processes.isolation import isolated, transactional
+from bochner.progress import overall
 from bochner.training.checkpoint import LastingPath, discard
 
 # Rows are placed from at most this many training latents: scoring is one product of rows and
@@ -349,7 +350,8 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         if isinstance(self.checkpoint, LastingPath) and not self.interrupted_:
             facts = {"rows": fit_data.checksum, "origin": plan.origin, "elbo": self._fit.elbo}
             kept = kept_places(self.checkpoint, self._candidates, processes.start, facts)
-        self._set_embedding(training, logs, some, beside.values, kept)
+        with overall("placing rows", plan.shown):
+            self._set_embedding(training, logs, some, beside.values, kept)
         if self.checkpoint is not None and not self.interrupted_ and processes.rank == 0:
             # only now: a crash before here must not cost the run
             discard(self.checkpoint)

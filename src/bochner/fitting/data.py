@@ -472,4 +472,12 @@ def final_bound(model: LatentVariableModel, data: FitData, plan: Plan) -> tuple[
     entries = sum(block.n_entries for blocks in data.blocks for block in blocks)
     if model.has_sites and entries > DENSE:
         n_draws = _FEWER_DRAWS
-    return evaluate(model, data.blocks, plan, "final", n_draws=n_draws, weighted=False)
+    return evaluate(
+        model,
+        data.blocks,
+        plan,
+        "final",
+        n_draws=n_draws,
+        weighted=False,
+        said="final bound",
+    )

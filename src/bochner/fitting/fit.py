@@ -100,6 +100,7 @@ def _fit(data: FitData, plan: Plan, checkpoint: AnyCheckpoint, earlier: Earlier 
     if not math.isfinite(done.elbo):
         # such a model gives values that are not finite, and no file takes it
         raise NumericalError(_without_bound(done.elbo, state.step))
+    say("posterior of the weights")
     posterior = condition(done.model, data.blocks, plan, done.anchors)
     # moved where they stand: nothing after it needs the model's kernels where it was trained
     kernels = tuple(view.kernel.cpu() for view in done.model.views)

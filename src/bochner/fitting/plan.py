@@ -31,7 +31,6 @@ from bochner.models.lvm import (
 )
 from bochner.models.sites import Sites
 from bochner.objectives.elbo import (
-    Bound,
     Draws,
     Evaluation,
     draw,
@@ -43,6 +42,7 @@ from bochner.objectives.elbo import (
 from bochner.objectives.stored_draws import elbos_of_stored
 from bochner.objectives.subset_sites import Anchors
 from bochner.processes import ALONE, Processes
+from bochner.progress import say
 from bochner.random import RowNoise
 from bochner.regression.observations import (
     Block,
@@ -300,13 +300,15 @@ def evaluate(
     budget: float | None = None,
     n_draws: int | None = None,
     weighted: bool = True,
+    said: str | None = None,
 ) -> tuple[float, float]:
     """Return the bound over fresh draws that all candidates of a purpose share: mean and standard
     error.
 
     With a budget, non-conjugate views draw columns as in training; without, every column
     counts. Sites follow each draw: two sweeps of all columns, one of some of them. What training
-    maximised decides between starts; the bound that is stated is not ``weighted``.
+    maximised decides between starts; the bound that is stated is not ``weighted``. The phase that
+    is ``said`` is followed by how many draws are done.
     """
     if n_draws is None:
         expensive = model.has_sites or has_holes(data)
@@ -319,13 +321,14 @@ def evaluate(
 
     how = Evaluation(processes=plan.processes, n_sweeps=SWEEPS)
 
-    def value(bound: Bound) -> Tensor:
-        return bound.with_gap if weighted else bound.unweighted
-
     evaluated = elbos_of_stored if is_stored(data) and not model.has_sites else elbos
     with torch.no_grad():
-        values = torch.stack(list(map(value, evaluated(model, noises, data, spectra, how))))
-    mean, error = mean_of_draws(values)
+        values = []
+        for bound in evaluated(model, noises, data, spectra, how):
+            values.append(bound.with_gap if weighted else bound.unweighted)
+            if said is not None:
+                say(f"{said}, {len(values)} of {n_draws} draws")
+    mean, error = mean_of_draws(torch.stack(values))
     return float(mean), float(error)
 
 

@@ -416,9 +416,11 @@ class PlacingMixin(RowsMixin):
     def _place(
         self, values: FloatArray, offsets: list[Tensor | None], covariates: Tensor
     ) -> Placement:
-        return Placement.joined(
-            [part for part, *_ in self._placements(values, offsets, covariates)]
-        )
+        parts: list[Placement] = []
+        for part, *_ in self._placements(values, offsets, covariates):
+            parts.append(part)
+            say_placed(sum(len(placed.mean) for placed in parts), values.shape[0])
+        return Placement.joined(parts)
 
     def _keep_patterns(self, values: object, known: Tensor, covariates: Tensor) -> None:
         """Keep which entries some known rows have, for when standard deviations are asked for."""
