@@ -81,7 +81,8 @@ class HeldRows(TrainingRows):
         """Place them; reports look at all of them where no other process has any."""
         values = self.values
         if some.values is not values:
-            mean, std = model._latents(values, offsets, covariates, checked=False)
+            given = (values, offsets, covariates)
+            mean, std = model._latents(*given, checked=False, kept=NotKept())
             return Unchecked(mean, std), _placed(some, model)
         placement = model._place(values, offsets, covariates)
         model._remember(values, placement)
