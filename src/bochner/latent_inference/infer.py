@@ -48,6 +48,7 @@ from bochner.latent_inference.predictive_modes import (
 from bochner.latent_inference.row_bound import SETTLED, rows_at_once, target_for
 from bochner.latent_inference.row_misfit import MISSED, combinations, excess, narrow
 from bochner.likelihoods.likelihood import Offsets, offsets_of
+from bochner.memory import chunks
 from bochner.processes import Processes
 from bochner.weight_posterior.posterior import (
     NonConjugatePosterior,
@@ -232,9 +233,9 @@ class Placer:
         at = with_covariates(near.means[:, 0], given.beside)
         away = excess(self._views, at, given.rows, given.offsets)
         highest = near.log_weights.amax(1)
-        for index in torch.split((away > MISSED).nonzero()[:, 0], _LOOKED_UP):
-            if not len(index):  # an empty tensor has one empty part
-                return
+        missed = (away > MISSED).nonzero()[:, 0]
+        for part in chunks(len(missed), _LOOKED_UP):
+            index = missed[part]
             some = given.of(index)
             begun = self._modes_of_draws(some, self._probable(some), CLIMBED, _FIRST_STEPS)
             found = self._modes_of_draws(some, begun.means[:, :_N_CLIMBED])
