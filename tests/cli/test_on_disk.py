@@ -617,6 +617,7 @@ def test_a_fit_without_a_terminal_says_its_phases(X, tmp_path):
         "all rows",
         "bound of all rows",
         "final bound",
+        "posterior of the weights",
         "placing rows",
         "writing",
     ]
