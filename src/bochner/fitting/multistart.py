@@ -264,7 +264,8 @@ class Race:
         with progress_bar("spectrum", length, self.plan.shown) as bar:
             rival.run(until=length, on_step=bar)
         trainer.run(until=trainer.state.step + length)
-        return rival if self._bound(rival)[0] > self._bound(trainer)[0] else trainer
+        rises = self._bound(rival, _RACE_DRAWS)[0] > self._bound(trainer, _RACE_DRAWS)[0]
+        return rival if rises else trainer
 
     def _warmed(
         self, raced: list[Candidate], first: int
@@ -379,7 +380,7 @@ class Race:
         if length:
             with progress_bar(f"start {candidate.name}", length, self.plan.shown) as bar:
                 trainer.run(until=length, on_step=bar, settle=True)
-            value, error = self._bound(trainer)
+            value, error = self._bound(trainer, _RACE_DRAWS)
         return {**result, "steps": trainer.state.step, "elbo": value, "elbo_se": error}
 
     def progress(self) -> dict[str, object]:
@@ -390,7 +391,7 @@ class Race:
         return int(max(self.results, key=_standing)["index"])
 
     def _bound(
-        self, trainer: Trainer[LatentVariableModel], n_draws: int = _RACE_DRAWS
+        self, trainer: Trainer[LatentVariableModel], n_draws: int
     ) -> tuple[float, float]:
         """Return the bound of a start, with as many features as the race has, and its standard
         error.
