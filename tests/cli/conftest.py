@@ -4,6 +4,7 @@ import pytest
 
 from bochner.io import on_disk
 from bochner.model_selection import cost
+from helpers.cli import no_stds_in
 
 
 @pytest.fixture
@@ -24,3 +25,15 @@ def rough_estimates(monkeypatch):
 def no_pictures(monkeypatch):
     """Fits that draw nothing: for tests that do not look at what is drawn."""
     monkeypatch.setattr("bochner.cli.fit._pictures", lambda *_: [])
+
+
+@pytest.fixture
+def no_estimates(monkeypatch):
+    """Descriptions of data without trial fits: for tests that do not look at estimates."""
+    monkeypatch.setattr("bochner.cli.info._estimate", lambda *_: {})
+
+
+@pytest.fixture
+def no_stds(monkeypatch):
+    """Rows whose standard deviations are not sought: for tests that do not look at them."""
+    no_stds_in(monkeypatch)

@@ -19,7 +19,7 @@ from bochner.estimators.methods.placing import PlacingMixin
 from bochner.fitting import placed_rows, row_selection
 from bochner.io import on_disk
 from bochner.memory import chunks
-from helpers.cli import SETTINGS, refused, replied, run
+from helpers.cli import SETTINGS, no_stds_in, refused, replied, run
 
 COLUMNS = list("abcdef")
 pytestmark = [
@@ -39,6 +39,14 @@ def X():
 def expected(X):
     settings = {"landmarks": 80, "n_frequencies": 8, "max_iter": 5, "init": "pca"}
     return bo.NGMVLVM(**settings, random_state=0).fit(X)
+
+
+@pytest.fixture(scope="module")
+def expected_of_names(X, expected):
+    """The same fit, whose columns have names."""
+    pandas = pytest.importorskip("pandas")
+    model = bo.NGMVLVM(**expected.get_params())
+    return model.fit(pandas.DataFrame(X, columns=COLUMNS))
 
 
 def write_parts(folder, X, names=None, words="part-{}.parquet", count=11):
@@ -90,6 +98,7 @@ def packed_text(X, folder):
 STORES = [npy, zarr_array, parquet_parts, annotated, plain_text, packed_text]
 
 
+@pytest.mark.usefixtures("no_estimates")
 @pytest.mark.parametrize("store", STORES)
 def test_a_fit_of_a_file_is_that_of_rows_in_memory(store, X, expected, tmp_path, monkeypatch):
     def whole(*_):
@@ -116,13 +125,10 @@ def test_a_fit_of_a_file_is_that_of_rows_in_memory(store, X, expected, tmp_path,
 
 
 @pytest.mark.parametrize(("store", "kind"), [(npy, "npy"), (parquet_parts, "csv")])
-def test_rows_are_completed_part_by_part(store, kind, X, expected, tmp_path, monkeypatch):
-    model = bo.NGMVLVM(**expected.get_params())
-    if store is parquet_parts:
-        pandas = pytest.importorskip("pandas")
-        model.fit(pandas.DataFrame(X, columns=COLUMNS))
-    else:
-        model.fit(X)
+def test_rows_are_completed_part_by_part(
+    store, kind, X, expected, expected_of_names, tmp_path, monkeypatch
+):
+    model = expected_of_names if store is parquet_parts else expected
     model.save(tmp_path / "m.bochner")
     holes = X.copy()
     holes[::3, 2] = holes[5:9, :3] = np.nan
@@ -143,11 +149,9 @@ def test_rows_are_completed_part_by_part(store, kind, X, expected, tmp_path, mon
 
 @pytest.mark.parametrize("store", [npy, parquet_parts])
 def test_calibration_takes_a_sample_of_rows_and_says_how_far_it_is(
-    store, X, expected, tmp_path, monkeypatch
+    store, X, expected, expected_of_names, tmp_path, monkeypatch
 ):
-    pandas = pytest.importorskip("pandas")
-    model = bo.NGMVLVM(**expected.get_params())
-    model.fit(X if store is npy else pandas.DataFrame(X, columns=COLUMNS))
+    model = expected if store is npy else expected_of_names
     model.save(tmp_path / "m.bochner")
     monkeypatch.setattr("bochner.data.row_sources.RowSource.whole", None)
     words = ["calibrate", tmp_path / "m.bochner", store(X, tmp_path), "--max-rows", 50]
@@ -175,11 +179,11 @@ def counted_cells(folder):
     import scipy.sparse as sp
 
     rng = np.random.default_rng(0)
-    size = rng.uniform(0.5, 2.0, 300)
-    rate = np.exp(np.sin(rng.normal(size=(300, 2)) @ rng.normal(size=(2, 6))))
+    size = rng.uniform(0.5, 2.0, 150)
+    rate = np.exp(np.sin(rng.normal(size=(150, 2)) @ rng.normal(size=(2, 6))))
     counts = rng.poisson(size[:, None] * rate).astype(np.float32)
-    beside = {"size": size, "batch": rng.choice(["a", "b"], 300), "age": rng.normal(size=300)}
-    obs = pd.DataFrame(beside, index=[f"=c{i}" for i in range(300)])
+    beside = {"size": size, "batch": rng.choice(["a", "b"], 150), "age": rng.normal(size=150)}
+    obs = pd.DataFrame(beside, index=[f"=c{i}" for i in range(150)])
     for name, order in (("a", slice(None)), ("b", slice(None, None, -1))):
         adata = anndata.AnnData(sp.csr_matrix(counts[:, order]), obs)
         adata.var_names = COLUMNS[order]
@@ -190,6 +194,7 @@ def counted_cells(folder):
     table.to_parquet(folder / "a.parquet", index=False)
 
 
+OUTS = ["z.npy", "x.csv", "z.parquet", "z.csv"]
 SIZES = ("--size-factors", "size")
 EFFECTS = ("--batch", "batch", "--covariate", "age")
 
@@ -211,7 +216,9 @@ def test_named_rows_are_placed_and_completed_part_by_part(
     monkeypatch.setattr(on_disk, "MANY", 2**22)
     fit_of = tmp_path / data.replace("b.", "a.")
     words = ("fit", fit_of, *COUNT_SETTINGS, *beside, *drop, "--out", tmp_path / "run")
-    done = run(*words)
+    with monkeypatch.context() as patch:
+        no_stds_in(patch)
+        done = run(*words)
     assert done.exit_code == 0, done.stderr
     factors = beside if beside is SIZES else ()
     small, large = tmp_path / "small", tmp_path / "large"
@@ -219,14 +226,15 @@ def test_named_rows_are_placed_and_completed_part_by_part(
         folder.mkdir()
         with monkeypatch.context() as limits:
             limits.setattr(on_disk, "MANY", most)
-            limits.setattr(apply, "PLACED_ROWS", 100)
-            limits.setattr(row_sources, "_NUMBERS", 250)
+            limits.setattr(apply, "PLACED_ROWS", 50)
+            limits.setattr(row_sources, "_NUMBERS", 125)
             if not most:
                 limits.setattr(apply, "read_rows", None)
                 limits.setattr("bochner.data.row_sources.RowSource.whole", None)
-            outs = ["z.npy", "x.csv", "z.parquet"]
-            # whose first lines alone are looked at
-            for out in outs if most else ["z.csv", *outs]:
+            for out in ["z.npy", "x.csv", "z.parquet"] if most else OUTS:
+                if out != "z.npy":
+                    # whose names alone are looked at, and what is completed
+                    no_stds_in(limits)
                 command = "impute" if out == "x.csv" else "transform"
                 words = (command, tmp_path / "run", tmp_path / data, "--out", folder / out)
                 done = run(*words, *factors)
@@ -248,6 +256,7 @@ def test_named_rows_are_placed_and_completed_part_by_part(
     assert list(rows[1].columns) == list(rows[0].columns)
 
 
+@pytest.mark.usefixtures("no_stds")
 def test_calibration_of_a_file_with_named_rows_reads_some_of_them(X, tmp_path, monkeypatch):
     path = annotated(X, tmp_path)
     run_folder = tmp_path / "run"
@@ -288,10 +297,10 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-def test_plain_text_is_read_part_by_part(kind, X, tmp_path, monkeypatch):
-    pandas = pytest.importorskip("pandas")
-    model = bo.NGMVLVM(n_frequencies=8, max_iter=5, init="pca", random_state=0)
-    model.fit(pandas.DataFrame(X, columns=COLUMNS) if kind != "numbers" else X)
+def test_plain_text_is_read_part_by_part(
+    kind, X, expected, expected_of_names, tmp_path, monkeypatch
+):
+    model = expected if kind == "numbers" else expected_of_names
     model.save(tmp_path / "m.bochner")
     holes = X.copy()
     holes[7, 2:4] = np.nan
@@ -341,6 +350,7 @@ def test_plain_text_is_read_part_by_part(kind, X, tmp_path, monkeypatch):
     assert not (tmp_path / "bad.csv").exists()
 
 
+@pytest.mark.usefixtures("no_estimates")
 def test_what_a_fit_holds_is_said_before_it(X, tmp_path, monkeypatch):
     path = plain_text(X, tmp_path)
     few = ("--set", "n_frequencies=8")
@@ -350,6 +360,7 @@ def test_what_a_fit_holds_is_said_before_it(X, tmp_path, monkeypatch):
     assert replied("info", packed_text(X, tmp_path), *few)["read"] == "as a whole"
 
 
+@pytest.mark.usefixtures("no_stds")
 @pytest.mark.parametrize("change", ["quoted", "uneven", "empty line", "words"])
 def test_text_that_is_not_plain_is_read_whole(change, X, expected, tmp_path):
     expected.save(tmp_path / "m.bochner")
@@ -379,6 +390,7 @@ def test_text_that_is_not_plain_is_read_whole(change, X, expected, tmp_path):
     )
 
 
+@pytest.mark.usefixtures("no_stds")
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_calibration_of_a_mixed_table_reads_it_part_by_part(kind, X, tmp_path, monkeypatch):
     pandas = pytest.importorskip("pandas")
@@ -420,8 +432,27 @@ def test_calibration_of_a_mixed_table_reads_it_part_by_part(kind, X, tmp_path, m
     assert "'green' in row 115" in refused(*words)
 
 
-@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet"])
-@pytest.mark.parametrize("named", [True, False], ids=["names", "no names"])
+def same_files(small, large, named):
+    """Compare what commands wrote of a mixed table, read as a whole and block by block."""
+    pandas = pytest.importorskip("pandas")
+    for name in ("z.csv", "full.csv", "std.csv"):
+        one, other = (pandas.read_csv(folder / name, dtype=str) for folder in (small, large))
+        assert list(one.columns) == list(other.columns)
+        texts = [c for c in one.columns if c in ("cell", "colour", "n", "yes")]
+        pandas.testing.assert_frame_equal(
+            one[texts], other[texts]
+        ) if name == "full.csv" else None
+        numbers = [c for c in one.columns if c not in ("cell", "colour", "yes")]
+        a, b = (frame[numbers].astype(float) for frame in (one, other))
+        np.testing.assert_allclose(b, a, rtol=1e-3, atol=1e-6)
+        assert ("cell" in one.columns) == named
+        assert not named or list(one["cell"]) == list(other["cell"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [("csv", True), ("csv.gz", False), ("parquet", True), ("parquet", False)],
+)
 def test_mixed_tables_are_placed_completed_and_shown_block_by_block(
     kind, named, X, tmp_path, monkeypatch
 ):
@@ -445,7 +476,9 @@ def test_mixed_tables_are_placed_completed_and_shown_block_by_block(
     write()
     monkeypatch.setattr(on_disk, "MANY", 2**22)
     words = ("fit", data, "--likelihood", "auto", *SETTINGS[2:], "--out", tmp_path / "run")
-    assert run(*words).exit_code == 0
+    with monkeypatch.context() as patch:
+        no_stds_in(patch)
+        assert run(*words).exit_code == 0
     table.loc[5:9, "colour"] = None
     table.loc[100:, "a"] = np.nan
     table["n"] = table["n"].astype("Int64")
@@ -465,21 +498,11 @@ def test_mixed_tables_are_placed_completed_and_shown_block_by_block(
         assert run("transform", *given, folder / "z.csv").exit_code == 0
         done = run("impute", *given, folder / "full.csv", "--std", folder / "std.csv")
         assert done.exit_code == 0, done.stderr
-        assert replied("report", *given, folder / "r.html")["rows"] == 120
+        with monkeypatch.context() as patch:
+            no_stds_in(patch)
+            assert replied("report", *given, folder / "r.html")["rows"] == 120
         files[most] = folder
-    small, large = files.values()
-    for name in ("z.csv", "full.csv", "std.csv"):
-        one, other = (pandas.read_csv(folder / name, dtype=str) for folder in (small, large))
-        assert list(one.columns) == list(other.columns)
-        texts = [c for c in one.columns if c in ("cell", "colour", "n", "yes")]
-        pandas.testing.assert_frame_equal(
-            one[texts], other[texts]
-        ) if name == "full.csv" else None
-        numbers = [c for c in one.columns if c not in ("cell", "colour", "yes")]
-        a, b = (frame[numbers].astype(float) for frame in (one, other))
-        np.testing.assert_allclose(b, a, rtol=1e-3, atol=1e-6)
-        assert ("cell" in one.columns) == named
-        assert not named or list(one["cell"]) == list(other["cell"])
+    same_files(*files.values(), named)
     table.loc[115, "colour"] = "green"
     write()
     assert "'green' in row 115" in refused("impute", *given, tmp_path / "no.csv")
@@ -495,6 +518,7 @@ def test_whole_numbers_of_parts_come_back_as_whole_numbers(X, tmp_path, monkeypa
     counts[7, 0] = np.nan
     path = parquet_parts(counts, tmp_path)
     monkeypatch.setattr(apply, "PLACED_ROWS", 100)
+    monkeypatch.setattr(row_sources, "_NUMBERS", 250)
     monkeypatch.setattr("bochner.data.row_sources.RowSource.whole", None)
     run("impute", str(tmp_path / "m.bochner"), str(path), "--out", str(tmp_path / "full.csv"))
     cells = [line.split(",")[0] for line in (tmp_path / "full.csv").read_text().split()]
@@ -503,6 +527,7 @@ def test_whole_numbers_of_parts_come_back_as_whole_numbers(X, tmp_path, monkeypa
     assert sum("." in cell for cell in cells) == 1
 
 
+@pytest.mark.usefixtures("no_estimates")
 def test_a_folder_of_parts_is_one_table_whatever_its_size(X, tmp_path, monkeypatch):
     names = [f"c{i}" for i in range(300)]
     folder = write_parts(tmp_path / "rows", X, names)
@@ -510,8 +535,6 @@ def test_a_folder_of_parts_is_one_table_whatever_its_size(X, tmp_path, monkeypat
     monkeypatch.setattr(on_disk, "MANY", 2**22)
     small = replied("info", str(folder), *SETTINGS[:-2])
     assert (large.pop("read"), small.pop("read")) == ("block by block", "as a whole")
-    for reply in (large, small):
-        reply.pop("estimate")
     assert large == small
     assert large["rows"] == 300
     assert large["row_names"]
@@ -520,6 +543,7 @@ def test_a_folder_of_parts_is_one_table_whatever_its_size(X, tmp_path, monkeypat
     assert replied("info", str(views), *SETTINGS[:-2])["columns"] == 12
 
 
+@pytest.mark.usefixtures("no_stds")
 def test_rows_keep_the_names_of_a_column(X, tmp_path):
     names = [f"c{i}" for i in range(300)]
     folder = write_parts(tmp_path / "rows", X, names)
@@ -532,6 +556,7 @@ def test_rows_keep_the_names_of_a_column(X, tmp_path):
     assert "no 'g'" in said
 
 
+@pytest.mark.usefixtures("no_stds")
 def test_sparse_counts_of_a_file_stay_sparse(tmp_path, monkeypatch):
     anndata = pytest.importorskip("anndata")
     import scipy.sparse as sp
@@ -559,6 +584,7 @@ def test_sparse_counts_of_a_file_stay_sparse(tmp_path, monkeypatch):
     assert reply["elbo"] == expected.elbo_
 
 
+@pytest.mark.usefixtures("no_stds")
 def test_a_bad_value_is_found_before_rows_are_placed(X, expected, tmp_path):
     expected.save(tmp_path / "m.bochner")
     bad = X.copy()
@@ -573,10 +599,10 @@ def test_a_bad_value_is_found_before_rows_are_placed(X, expected, tmp_path):
 
 @pytest.mark.parametrize("store", [npy, zarr_array, parquet_parts, annotated])
 @pytest.mark.parametrize("command", ["transform", "impute", "calibrate"])
-def test_files_without_rows_are_refused(store, command, X, tmp_path):
-    pandas = pytest.importorskip("pandas")
-    rows = X if store in (npy, zarr_array) else pandas.DataFrame(X, columns=COLUMNS)
-    model = bo.NGMVLVM(n_frequencies=8, max_iter=1, init="pca", random_state=0).fit(rows[:9])
+def test_files_without_rows_are_refused(
+    store, command, X, expected, expected_of_names, tmp_path
+):
+    model = expected if store in (npy, zarr_array) else expected_of_names
     model.save(tmp_path / "m.bochner")
     out = () if command == "calibrate" else ("--out", tmp_path / "out.npy")
     said = refused(command, tmp_path / "m.bochner", store(X[:0], tmp_path), *out)
@@ -586,7 +612,9 @@ def test_files_without_rows_are_refused(store, command, X, tmp_path):
 def test_new_rows_are_read_once_to_be_checked_and_once_to_be_placed(X, tmp_path, monkeypatch):
     table = npy(X, tmp_path)
     words = ("fit", table, *SETTINGS, "--out", tmp_path / "run")
-    assert run(*words).exit_code == 0
+    with monkeypatch.context() as patch:
+        no_stds_in(patch)
+        assert run(*words).exit_code == 0
     plain, read = row_sources.ArraySource.read, []
 
     def counted(self, start, stop):
@@ -603,6 +631,7 @@ def test_new_rows_are_read_once_to_be_checked_and_once_to_be_placed(X, tmp_path,
     assert sum(read) == 2 * len(X)
 
 
+@pytest.mark.usefixtures("no_stds")
 def test_a_fit_without_a_terminal_says_its_phases(X, tmp_path):
     done = run("fit", npy(X, tmp_path), *SETTINGS, "--out", tmp_path / "run")
     said = [line.partition(" (")[0].partition(",")[0] for line in done.stderr.splitlines()]
@@ -625,12 +654,12 @@ def test_a_fit_without_a_terminal_says_its_phases(X, tmp_path):
 
 @pytest.fixture(scope="module")
 def in_parts(X, tmp_path_factory):
-    """A table, and the folder of a run that places sixty rows at a time."""
+    """A table, and the folder of a run that places thirty rows at a time."""
     folder = tmp_path_factory.mktemp("in_parts")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(on_disk, "MANY", 0)
-        patch.setattr(rows, "passes", lambda shape: chunks(shape[0], 60))
-        done = run("fit", npy(X, folder), *SETTINGS, "--out", folder / "whole")
+        patch.setattr(rows, "passes", lambda shape: chunks(shape[0], 30))
+        done = run("fit", npy(X[:150], folder), *SETTINGS, "--out", folder / "whole")
     assert done.exit_code == 0, done.stderr
     return folder / "x.npy", folder / "whole"
 
@@ -641,7 +670,7 @@ def test_a_run_that_is_cut_while_rows_are_placed_at_last_places_the_others(
 ):
     """Rows are written as they are placed, and what was found before is not found again."""
     table, whole = in_parts
-    monkeypatch.setattr(rows, "passes", lambda shape: chunks(shape[0], 60))
+    monkeypatch.setattr(rows, "passes", lambda shape: chunks(shape[0], 30))
     words = ("fit", table, *SETTINGS, "--out", tmp_path / "run")
     at_once = functools.partial(placed_rows.PlacedRows, seconds=0.0)
     monkeypatch.setattr(placed_rows, "PlacedRows", at_once)
@@ -669,6 +698,7 @@ def test_a_run_that_is_cut_while_rows_are_placed_at_last_places_the_others(
     assert not list((tmp_path / "run").glob("*.ckpt*"))
 
 
+@pytest.mark.usefixtures("no_stds")
 def test_a_zarr_store_of_anndata_is_fitted_and_its_columns_are_found_by_name(
     X, expected, tmp_path
 ):
@@ -733,9 +763,12 @@ def test_a_part_of_a_large_file_that_cannot_be_read_names_the_file(kind, X, tmp_
         assert "damaged" in said
 
 
+@pytest.mark.usefixtures("no_stds", "few_draws")
 @pytest.mark.parametrize("kind", ["csv", "parquet", "npy"])
 @pytest.mark.parametrize("most", [0, 2**22])
-def test_whole_numbers_that_lose_digits_are_said(kind, most, X, tmp_path, monkeypatch):
+def test_whole_numbers_that_lose_digits_are_said(
+    kind, most, X, tmp_path, monkeypatch, request
+):
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
     monkeypatch.setattr(on_disk, "MANY", most)
@@ -750,6 +783,8 @@ def test_whole_numbers_that_lose_digits_are_said(kind, most, X, tmp_path, monkey
             table.to_csv(path, index=False)
         else:
             table.to_parquet(path, index=False)
+        if not beyond:
+            request.getfixturevalue("no_estimates")
         done = run("info", path, "--set", "n_frequencies=4")
         assert done.exit_code == 0, done.stderr
         # arrays that stay in their file are read as numbers alone
