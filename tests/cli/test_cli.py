@@ -270,6 +270,7 @@ def test_info_of_a_model_and_of_data(fitted, folder):
     assert "genes" in run("info", fitted[0]).stdout
 
 
+@pytest.mark.usefixtures("rough_estimates")
 def test_info_times_a_few_sweeps_of_chains(tmp_path, matrix, monkeypatch):
     np.save(tmp_path / "X.npy", matrix)
     asked = []

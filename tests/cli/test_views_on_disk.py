@@ -16,7 +16,7 @@ from bochner.io.array_files import map_arrays
 from bochner.io.readers import open_source, read_source
 from bochner.io.request import Request
 from bochner.memory import Memory
-from helpers.cli import SETTINGS, refused, replied
+from helpers.cli import SETTINGS, no_stds_in, refused, replied
 
 pytestmark = [
     pytest.mark.usefixtures("read_by_blocks", "rough_estimates", "two_folds"),
@@ -105,6 +105,7 @@ def test_views_on_disk_are_those_in_memory(path):
     np.testing.assert_array_equal(some.X, whole.X[on_disk.evenly(300, 50)])
 
 
+@pytest.mark.usefixtures("no_estimates")
 def test_commands_give_the_answers_of_views_in_memory(path, tmp_path, monkeypatch, request):
     assert replied("info", path, *SETTINGS[:-2])["read"] == "block by block"
     latents = {}
@@ -113,7 +114,9 @@ def test_commands_give_the_answers_of_views_in_memory(path, tmp_path, monkeypatc
         if most:
             request.getfixturevalue("no_pictures")
         out = tmp_path.parent / f"{tmp_path.name}-{most}"
-        replied("fit", path, "--out", out, *SETTINGS)
+        with monkeypatch.context() as patch:
+            no_stds_in(patch)
+            replied("fit", path, "--out", out, *SETTINGS)
         placed = out / "placed.npy"
         replied("transform", out, path, "--out", placed)
         model = bo.load(out)
@@ -126,6 +129,7 @@ def test_commands_give_the_answers_of_views_in_memory(path, tmp_path, monkeypatc
     np.testing.assert_allclose(latents[0], latents[2**22], atol=2e-3)
 
 
+@pytest.mark.usefixtures("no_stds")
 def test_an_array_of_one_view_is_placed(views, tmp_path):
     out = tmp_path / "run"
     replied("fit", archive(views, tmp_path), "--out", out, *SETTINGS)
