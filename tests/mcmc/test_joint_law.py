@@ -21,7 +21,15 @@ from bochner.mcmc.model import BLOCKS, Model
 from helpers.sampler import PRIORS, zeros
 
 N, M, H = 4, 2, 3
-KINDS = ["gaussian", "scattered", "binomial", "counts", "counts by column"]
+# No block has code of its own for a kind of views in one dimension or in several: each kind is
+# tried in one number of them, and each number with several kinds.
+KINDS = [
+    ("gaussian", 2),
+    ("scattered", 1),
+    ("binomial", 2),
+    ("counts", 1),
+    ("counts by column", 2),
+]
 
 
 def make(kind, n_components, **settings):
@@ -108,21 +116,22 @@ def check(model, n, order):
     assert np.abs(z).max() < 4.0, np.round(z, 1)
 
 
-@pytest.mark.parametrize("n_components", [1, 2])
-@pytest.mark.parametrize("block", ["mixture", "concentration", "coordinates"])
+@pytest.mark.parametrize(
+    ("block", "n_components"), [("mixture", 2), ("concentration", 1), ("coordinates", 2)]
+)
 def test_blocks_that_see_no_data(block, n_components):
     check(make("gaussian", n_components), 800, [block])
 
 
-@pytest.mark.parametrize("n_components", [1, 2])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "n_components"), KINDS)
 @pytest.mark.parametrize("block", ["frequencies", "weights", "latents"])
 def test_blocks_that_see_data(block, kind, n_components):
     check(make(kind, n_components), 400, [block])
 
 
-@pytest.mark.parametrize("n_components", [1, 2])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "n_components"), [pair for pair in KINDS if pair[0] != "counts"]
+)
 def test_the_whole_sweep(kind, n_components):
     check(make(kind, n_components), 300, BLOCKS)
 
@@ -138,7 +147,7 @@ def test_views_that_see_some_of_the_dimensions(block):
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "counts"])
-def test_blocks_in_another_order(kind):
+def test_the_whole_sweep_in_another_order(kind):
     check(make(kind, 1), 300, BLOCKS[::-1])
 
 
