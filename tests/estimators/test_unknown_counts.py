@@ -1,11 +1,15 @@
 """Counts of which nothing is known: finite means, near what was measured."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
 
 import bochner as bo
+from bochner.fitting import completion_choice
 from bochner.likelihoods import NegativeBinomial, Poisson
+from bochner.prediction import tempering
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -14,6 +18,15 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
 
+VIEWS = {"a": slice(0, 4), "b": slice(4, 8)}
+
+
+@pytest.fixture
+def quick_choice(two_folds, monkeypatch):
+    """How rows that lack a view are completed is chosen by few rows and no fit of its own."""
+    monkeypatch.setattr(tempering, "_PLACED_ROWS", 10)
+    monkeypatch.setattr(completion_choice, "_LEAST_ROWS", 1000)
+
 
 def _counts(seed, largest):
     rng = np.random.default_rng(seed)
@@ -21,6 +34,16 @@ def _counts(seed, largest):
     log_rates = x @ rng.normal(size=(2, 8))
     log_rates *= np.log(largest) / np.abs(log_rates).max()
     return rng.poisson(np.exp(log_rates)).astype(float)
+
+
+def _model(likelihood, seed):
+    settings = {"n_frequencies": 8, "max_iter": 60, "init": "pca", "random_state": seed}
+    return bo.NGMVLVM(views=VIEWS, likelihood=likelihood, **settings)
+
+
+@functools.cache
+def _fitted(likelihood, largest, seed):
+    return _model(likelihood, seed).fit(_counts(seed, largest))
 
 
 @pytest.mark.parametrize(
@@ -32,12 +55,9 @@ def _counts(seed, largest):
         ("negative_binomial", 1e9, 100),
     ],
 )
-def test_rows_without_entries_and_without_a_view(likelihood, largest, seed):
-    X = _counts(seed, largest)
-    views = {"a": slice(0, 4), "b": slice(4, 8)}
-    settings = {"n_frequencies": 8, "max_iter": 60, "init": "pca", "random_state": seed}
-    model = bo.NGMVLVM(views=views, likelihood=likelihood, **settings).fit(X)
-    shown = X[:6].copy()
+def test_rows_without_entries_and_without_a_view(likelihood, largest, seed, quick_choice):
+    model = _fitted(likelihood, largest, seed)
+    shown = _counts(seed, largest)[:6]
     shown[0] = np.nan
     shown[1:4, 4:] = np.nan
     shown[4:, :4] = np.nan
@@ -50,17 +70,21 @@ def test_rows_without_entries_and_without_a_view(likelihood, largest, seed):
 
 
 @pytest.mark.parametrize("sized", [False, True])
-def test_means_and_draws_stay_near_the_largest_count_of_the_column(sized, tmp_path):
+def test_means_and_draws_stay_near_the_largest_count_of_the_column(
+    sized, tmp_path, quick_choice
+):
     X = _counts(103, 1e9)
-    sizes = np.geomspace(0.5, 2.0, len(X)) if sized else None
-    views = {"a": slice(0, 4), "b": slice(4, 8)}
-    settings = {"n_frequencies": 8, "max_iter": 60, "init": "pca", "random_state": 103}
-    model = bo.NGMVLVM(views=views, likelihood="poisson", **settings)
-    given = {"size_factors": dict.fromkeys(views, sizes)} if sized else {}
-    model.fit(X, **given)
-    shown = X.copy()
-    shown[:25, 4:] = np.nan
-    shown[25:, :4] = np.nan
+    rows = np.arange(0, len(X), 5)
+    given = {}
+    if sized:
+        sizes = np.geomspace(0.5, 2.0, len(X))
+        model = _model("poisson", 103).fit(X, size_factors=dict.fromkeys(VIEWS, sizes))
+        given = {"size_factors": dict.fromkeys(VIEWS, sizes[rows])}
+    else:
+        model = _fitted("poisson", 1e9, 103)
+    shown = X[rows]
+    shown[: len(rows) // 2, 4:] = np.nan
+    shown[len(rows) // 2 :, :4] = np.nan
     largest = np.exp(2.0) * (X.max(0) + 0.5) * (4.0 if sized else 1.0)
     full, std = model.impute(shown, return_std=True, **given)
     assert (full <= largest * (1.0 + 1e-12)).all()
