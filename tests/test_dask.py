@@ -11,10 +11,15 @@ from scipy.sparse import csr_array
 
 import bochner as bo
 from bochner.errors import InputError
+from helpers.few_draws import know_less
 
 array = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),
+    # as in the workers: what is the same with few draws is the same with many
+    pytest.mark.usefixtures("few_draws_in_module"),
+]
 SETTINGS = {
     "n_frequencies": 8,
     "init": "pca",
@@ -33,14 +38,28 @@ def X():
     return X
 
 
-def test_two_workers_fit_the_model_of_one_process(X):
+@pytest.fixture(scope="module")
+def cluster():
+    """Two processes that do what several tests ask; the last of them ends one."""
+    size = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
+    with distributed.LocalCluster(**size, dashboard_address=None) as cluster:
+        with distributed.Client(cluster) as client:
+            client.run(know_less)
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    with distributed.Client(cluster) as client:
+        yield client
+
+
+def test_two_workers_fit_the_model_of_one_process(X, client):
     estimator = bo.NGMVLVM(**SETTINGS)
     expected = bo.NGMVLVM(**SETTINGS).fit(X)
     rows = array.from_array(X, chunks=(70, 4))
-    cluster = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
-    with distributed.Client(**cluster, dashboard_address=None) as client:
-        model = bo.dask.fit(estimator, rows, client)
-        placed = bo.dask.transform(model, rows).compute()
+    model = bo.dask.fit(estimator, rows, client)
+    placed = bo.dask.transform(model, rows).compute()
     assert not hasattr(estimator, "elbo_")
     assert model.elbo_ == pytest.approx(expected.elbo_, rel=1e-6)
     spread = expected.embedding_.std(axis=0)
@@ -54,58 +73,54 @@ def known_of(n_rows):
     return rng.uniform(0.3, 3.0, n_rows), batch, rng.normal(size=n_rows)
 
 
-def test_a_fit_takes_what_is_known_of_rows_part_by_part():
-    size, batch, age = known_of(300)
+def test_a_fit_takes_what_is_known_of_rows_part_by_part(client):
+    size, batch, age = known_of(120)
     rng = np.random.default_rng(0)
-    rate = np.exp(0.7 * np.sin(rng.normal(size=(300, 2)) @ rng.normal(size=(2, 6))))
+    rate = np.exp(0.7 * np.sin(rng.normal(size=(120, 2)) @ rng.normal(size=(2, 6))))
     X = rng.poisson(size[:, None] * rate).astype(float)
     pandas = pytest.importorskip("pandas")
     tables = pytest.importorskip("dask.dataframe")
     frame = pandas.DataFrame({"batch": batch, "age": age})
-    settings = SETTINGS | {"likelihood": "poisson"}
+    settings = SETTINGS | {"likelihood": "poisson", "landmarks": 40, "max_iter": 4}
     expected = bo.NGMVLVM(**settings).fit(X, size_factors=size, covariates=frame)
-    rows = array.from_array(X, chunks=(70, 4))
+    rows = array.from_array(X, chunks=(50, 4))
     table = tables.from_pandas(frame, npartitions=4)
     given = (
         {"size_factors": size, "covariates": frame},
         {"size_factors": array.from_array(size, chunks=13), "covariates": table},
         {"size_factors": {"x": size}, "covariates": {n: table[n] for n in frame}},
     )
-    cluster = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
-    with distributed.Client(**cluster, dashboard_address=None) as client:
-        for known in given:
-            model = bo.dask.fit(bo.NGMVLVM(**settings), rows, client, **known)
-            assert model.elbo_ == pytest.approx(expected.elbo_, rel=1e-6)
-            spread = expected.embedding_.std(axis=0)
-            assert (np.abs(model.embedding_ - expected.embedding_) / spread).max() < 1e-3
-        with pytest.raises(InputError, match=r"size_factors of 300 rows, got 299\. Give one"):
-            bo.dask.fit(bo.NGMVLVM(**settings), rows, client, size_factors=size[1:])
-        with pytest.raises(InputError, match=r"covariates of 300 rows, got 299\. Give one"):
-            bo.dask.fit(bo.NGMVLVM(**settings), rows, client, covariates=table.loc[1:])
-        bad = np.where(np.arange(300) == 290, -1.0, size)
-        with pytest.raises(InputError, match="size factor"):
-            bo.dask.fit(bo.NGMVLVM(**settings), rows, client, size_factors=bad)
+    for known in given:
+        model = bo.dask.fit(bo.NGMVLVM(**settings), rows, client, **known)
+        assert model.elbo_ == pytest.approx(expected.elbo_, rel=1e-6)
+        spread = expected.embedding_.std(axis=0)
+        assert (np.abs(model.embedding_ - expected.embedding_) / spread).max() < 1e-3
+    with pytest.raises(InputError, match=r"size_factors of 120 rows, got 119\. Give one"):
+        bo.dask.fit(bo.NGMVLVM(**settings), rows, client, size_factors=size[1:])
+    with pytest.raises(InputError, match=r"covariates of 120 rows, got 119\. Give one"):
+        bo.dask.fit(bo.NGMVLVM(**settings), rows, client, covariates=table.loc[1:])
+    bad = np.where(np.arange(120) == 110, -1.0, size)
+    with pytest.raises(InputError, match="size factor"):
+        bo.dask.fit(bo.NGMVLVM(**settings), rows, client, size_factors=bad)
     placed = bo.dask.transform(model, rows, size_factors=size, covariates=table)
     result = placed.compute(scheduler="synchronous")
     np.testing.assert_allclose(result, model.embedding_, atol=1e-6)
 
 
-def test_what_a_worker_refuses_is_said_and_the_cluster_goes_on(X):
+def test_what_a_worker_refuses_is_said_and_the_cluster_goes_on(X, client):
     bad = X.copy()
     bad[290, 3] = np.inf
-    cluster = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
-    with distributed.Client(**cluster, dashboard_address=None) as client:
-        with pytest.raises(InputError, match="got inf in view 'x', row"):
-            bo.dask.fit(bo.NGMVLVM(**SETTINGS), array.from_array(bad, chunks=(70, 4)), client)
-        counts = array.from_array(np.ones((300, 6)), chunks=(70, 6))
-        with pytest.raises(InputError, match="dense blocks, got sparse ones"):
-            bo.dask.fit(bo.NGMVLVM(**SETTINGS), counts.map_blocks(csr_array), client)
-        # chunks of one row or none, and fewer than two a worker
-        few = array.from_array(np.nan_to_num(X[:80]), chunks=((79, 0, 1), (6,)))
-        settings = SETTINGS | {"landmarks": 30}
-        model = bo.dask.fit(bo.NGMVLVM(**settings), few, client)
-        with pytest.raises(InputError, match=r"rows, got none: shape \(0, 6\)"):
-            bo.dask.fit(bo.NGMVLVM(**settings), few[:0], client)
+    with pytest.raises(InputError, match="got inf in view 'x', row"):
+        bo.dask.fit(bo.NGMVLVM(**SETTINGS), array.from_array(bad, chunks=(70, 4)), client)
+    counts = array.from_array(np.ones((300, 6)), chunks=(70, 6))
+    with pytest.raises(InputError, match="dense blocks, got sparse ones"):
+        bo.dask.fit(bo.NGMVLVM(**SETTINGS), counts.map_blocks(csr_array), client)
+    # chunks of one row or none, and fewer than two a worker
+    few = array.from_array(np.nan_to_num(X[:80]), chunks=((79, 0, 1), (6,)))
+    settings = SETTINGS | {"landmarks": 30}
+    model = bo.dask.fit(bo.NGMVLVM(**settings), few, client)
+    with pytest.raises(InputError, match=r"rows, got none: shape \(0, 6\)"):
+        bo.dask.fit(bo.NGMVLVM(**settings), few[:0], client)
     assert model.embedding_.shape == (80, 2)
     placed = bo.dask.transform(model, few, return_std=True)
     assert placed.compute(scheduler="synchronous").shape == (80, 4)
@@ -118,15 +133,13 @@ def deadly(block):
     return block
 
 
-def test_the_end_of_a_worker_ends_the_fit(X):
+def test_the_end_of_a_worker_ends_the_fit(X, client):
     rows = array.from_array(X, chunks=(150, 6))
     last = array.map_blocks(deadly, rows[150:], dtype=float, meta=np.empty((0, 0)))
-    cluster = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
-    with distributed.Client(**cluster, dashboard_address=None) as client:
-        bo.dask.fit(bo.NGMVLVM(**SETTINGS), rows, client)
-        broken = array.concatenate([rows[:150], last])
-        with pytest.raises(InputError, match="all workers to the end of the fit, got the end"):
-            bo.dask.fit(bo.NGMVLVM(**SETTINGS), broken, client)
+    bo.dask.fit(bo.NGMVLVM(**SETTINGS), rows, client)
+    broken = array.concatenate([rows[:150], last])
+    with pytest.raises(InputError, match="all workers to the end of the fit, got the end"):
+        bo.dask.fit(bo.NGMVLVM(**SETTINGS), broken, client)
 
 
 def test_placement_is_lazy_and_that_of_rows_in_memory(X):
