@@ -53,6 +53,12 @@ def launch(forks):
     return run
 
 
+@functools.cache
+def one():
+    """Return the fit of one process to which those of several are compared."""
+    return fit_in_processes.fitted("one", fit_in_processes.data())
+
+
 CASES = {
     2: (
         "one",
@@ -93,7 +99,7 @@ def fitted(tmp_path_factory, launch):
 def test_processes_give_the_fit_of_one(count, case, fitted):
     folder = fitted(count)
     X = np.load(folder / f"{case}.npy")
-    expected = fit_in_processes.fitted("one" if case == "stored" else case, X)
+    expected = one() if case in ("one", "stored") else fit_in_processes.fitted(case, X)
     parts = [np.load(folder / f"{case}{rank}.npz") for rank in range(count)]
     assert {float(part["elbo"]) for part in parts} == {float(parts[0]["elbo"])}
     # single precision's products of other rows: noise per column weighs them more
@@ -153,8 +159,7 @@ def test_a_group_of_one_process_fits_as_without(tmp_path, launch):
     np.save(tmp_path / "one.npy", X)
     codes, texts = launch("one", 1, tmp_path)
     assert codes == [0], "\n".join(texts)
-    expected = fit_in_processes.fitted("one", X)
-    assert float(np.load(tmp_path / "one0.npz")["elbo"]) == expected.elbo_
+    assert float(np.load(tmp_path / "one0.npz")["elbo"]) == one().elbo_
 
 
 def test_one_process_trains_and_each_places_a_part_of_what_all_know(tmp_path, launch):
@@ -224,8 +229,7 @@ def test_an_interrupt_of_one_process_interrupts_all(tmp_path, launch):
 def test_one_process_goes_on_from_the_rows_that_three_have_placed(
     tmp_path, monkeypatch, launch
 ):
-    X = fit_in_processes.data()
-    expected = fit_in_processes.fitted("one", X)
+    X, expected = fit_in_processes.data(), one()
     codes, _ = launch("cut", 3, tmp_path)
     assert 0 not in codes
     checkpoint = tmp_path / "run.ckpt"
@@ -263,7 +267,6 @@ def test_joint_steps_go_on_in_any_number_of_processes(before, after, tmp_path, l
     parts = [np.load(tmp_path / f"resumed{rank}.npz") for rank in range(after)]
     assert {int(part["steps"]) for part in parts} == {landmarks.JOINT_STEPS - 12}
     assert not list(tmp_path.glob("run.ckpt*"))
-    X = fit_in_processes.data()
     if before == after:
         # to the last bit
         (tmp_path / "whole").mkdir()
@@ -273,7 +276,7 @@ def test_joint_steps_go_on_in_any_number_of_processes(before, after, tmp_path, l
             whole = np.load(tmp_path / "whole" / f"resumed{rank}.npz")
             assert float(whole["elbo"]) == float(part["elbo"])
             np.testing.assert_array_equal(whole["embedding"], part["embedding"])
-    expected = fit_in_processes.fitted("one", X)
+    expected = one()
     assert float(parts[0]["elbo"]) == pytest.approx(expected.elbo_, rel=1e-7)
     embedding = np.concatenate([part["embedding"] for part in parts])
     spread = expected.embedding_.std(axis=0)
@@ -349,7 +352,7 @@ def test_torchrun_starts_killed_processes_again_and_they_go_on(tmp_path):
     assert [bool(part["again"]) for part in parts] == [True, True]
     # rows stay where they were placed
     assert [int(part["spread"]) for part in parts] == [0, 0]
-    expected = fit_in_processes.fitted("one", fit_in_processes.data())
+    expected = one()
     assert {float(part["elbo"]) for part in parts} == {float(parts[0]["elbo"])}
     assert float(parts[0]["elbo"]) == pytest.approx(expected.elbo_, rel=1e-7)
     assert not list(tmp_path.glob("run.ckpt*"))
