@@ -157,7 +157,7 @@ def test_counts_and_labels_too(likelihood):
         Y = np.random.default_rng(0).poisson(np.exp(0.5 * X)).astype(float)
     model = bo.NGMVLVM(**SMALL, likelihood=likelihood).fit(Y, covariates={"batch": batch})
     assert _share(model.embedding_, batch) < 0.1
-    right = model.score(Y[:10], covariates={"batch": batch[:10]})
+    right = model.score(Y[:3], covariates={"batch": batch[:3]})
     assert np.isfinite(right)
     placed = model.transform(Y[:3], covariates={"batch": batch[:3]})
     np.testing.assert_allclose(placed, model.embedding_[:3], atol=1e-6)
@@ -398,7 +398,7 @@ def test_other_functions_take_covariates(fitted, tmp_path):
     assert page.stat().st_size > 10_000
     for rows in ("new", "same"):
         result = bo.select_n_components(
-            bo.NGMVLVM(**SMALL),
+            bo.NGMVLVM(**(SMALL | {"max_iter": 10})),
             X[:40],
             [1, 2],
             rows=rows,
@@ -460,7 +460,7 @@ def test_labels_of_a_map_in_another_order_than_the_rows_of_the_fit_are_refused(s
 
 def test_rows_without_size_factors_are_warned_of_once(sized, tmp_path):
     model, frame, depth = sized
-    new = frame.iloc[:20]
+    new = frame.iloc[:5]
     calls = {
         "transform": lambda: model.transform(new, interval=0.5),
         "impute": lambda: model.impute(new),
@@ -477,8 +477,8 @@ def test_rows_without_size_factors_are_warned_of_once(sized, tmp_path):
         assert said[0].filename == __file__, name
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model.transform(new, size_factors=depth[:20])
-        clone(model).set_params(max_iter=2000).fit(frame, size_factors=depth)
+        model.transform(new, size_factors=depth[:5])
+        clone(model).set_params(max_iter=200).fit(frame, size_factors=depth)
 
 
 def test_a_page_places_rows_by_their_size_factors(sized, tmp_path):

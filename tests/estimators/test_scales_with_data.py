@@ -65,8 +65,9 @@ def test_units_of_a_power_of_two_change_no_bit_of_the_embedding():
 @pytest.mark.usefixtures("few_draws")
 def test_what_is_returned_is_in_the_units_of_the_data():
     plain, other, X, units = _fits(1024.0)
-    one = plain.impute(X, return_std=True)
-    two = other.impute(X * units, return_std=True)
+    few = X[:12]
+    one = plain.impute(few, return_std=True)
+    two = other.impute(few * units, return_std=True)
     for a, b in zip(one, two, strict=True):
         np.testing.assert_allclose(b, a * units, rtol=1e-12)
     np.testing.assert_allclose(
@@ -82,7 +83,7 @@ def test_what_is_returned_is_in_the_units_of_the_data():
     np.testing.assert_allclose(
         other.kernel_matrix(Z, "a"), plain.kernel_matrix(Z, "a") * 1024.0**2, rtol=1e-12
     )
-    few = X[:12]
+    few = few[:4]
     jacobian = np.count_nonzero(~np.isnan(few[:, :5]), axis=1) * np.log(1024.0)
     np.testing.assert_allclose(
         other.score_samples(few * units), plain.score_samples(few) - jacobian, rtol=1e-10
