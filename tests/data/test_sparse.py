@@ -26,7 +26,11 @@ COMMON = {
     "init": "pca",
     "random_state": 0,
 }
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    # what is the same with few draws is the same with many
+    pytest.mark.usefixtures("few_draws"),
+]
 KINDS = ("gaussian", "bernoulli", "binomial", "negative_binomial", "poisson")
 
 
