@@ -46,12 +46,13 @@ def _agree(result, expected):
 
 
 @pytest.mark.parametrize(
-    ("dim", "n_nodes", "s2"), [(1, 20001, 0.01), (1, 4001, 0.3), (2, 301, 0.3)]
+    ("dim", "n_nodes", "reach", "s2"),
+    [(1, 20001, 9, 0.01), (1, 4001, 9, 0.3), (2, 131, 6, 0.3)],
 )
-def test_densities_are_the_integrals(dim, n_nodes, s2):
+def test_densities_are_the_integrals(dim, n_nodes, reach, s2):
     view, x = gaussian_view(dim, s2=s2)
     y = _rows(view, dim, 12)
-    _agree(log_density([view], x, [y], seed=1), _integral(view, y, dim, n_nodes))
+    _agree(log_density([view], x, [y], seed=1), _integral(view, y, dim, n_nodes, reach))
 
 
 def test_rows_unlike_all_training_rows_have_their_density():
@@ -170,7 +171,7 @@ def test_probabilities_of_rows_that_say_little_of_latents_are_sure_and_at_most_o
 def test_standard_errors_are_those_over_seeds():
     view, x = gaussian_view(2, s2=0.3)
     y = _rows(view, 2, 6)
-    expected = _integral(view, y, 2, 301)
+    expected = _integral(view, y, 2, 131, reach=6)
     result = [log_density([view], x, [y], seed) for seed in range(30)]
     z = torch.stack([(density - expected) / error for density, error in result])
     assert 0.5 < float(z.square().mean().sqrt()) < 1.2  # parts have their share of the samples
