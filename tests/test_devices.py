@@ -7,7 +7,6 @@ from scipy.sparse import csr_matrix
 
 import bochner as bo
 from bochner.errors import InputError
-from bochner.fitting import landmarks, multistart
 from bochner.linalg import device_named
 from helpers.second_device import There, second_device
 
@@ -53,23 +52,16 @@ FITS = {
 }
 
 
-@pytest.fixture
-def least(few_draws, monkeypatch):
-    """Fits that do everything a few times: nobody looks at how good they are."""
-    monkeypatch.setattr(multistart.Race._bound, "__defaults__", (4,))
-    monkeypatch.setattr(landmarks, "JOINT_STEPS", 3)
-
-
 def _fitted(kind, device, **more):
     cls, X, settings = FITS[kind]
-    quick = {"init": "pca", "max_iter": 4, "n_frequencies": 8, "random_state": 0}
+    quick = {"init": "pca", "max_iter": 8, "n_frequencies": 8, "random_state": 0}
     settings = {**quick, **settings, **more}
     return cls(2, device=device, **settings).fit(X)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("kind", FITS)
-def test_a_fit_there_is_the_fit_here(kind, least):
+def test_a_fit_there_is_the_fit_here(kind, few_draws):
     here = _fitted(kind, "cpu")
     with second_device() as name:
         there = _fitted(kind, name)
@@ -85,7 +77,7 @@ def test_a_fit_there_is_the_fit_here(kind, least):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_fit_there_can_be_saved_and_read_here(tmp_path, least):
+def test_a_fit_there_can_be_saved_and_read_here(tmp_path, few_draws):
     with second_device():
         there = _fitted("complete", "cuda", init="pca")
     there.save(tmp_path / "model")
@@ -95,7 +87,7 @@ def test_a_fit_there_can_be_saved_and_read_here(tmp_path, least):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_tensor_there_is_taken_as_rows(least):
+def test_a_tensor_there_is_taken_as_rows(few_draws):
     with second_device():
         X = torch.as_tensor(Y, device="cuda")
         assert isinstance(X, There)
