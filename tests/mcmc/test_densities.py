@@ -1,0 +1,143 @@
+"""Densities and draws of single updates against joint densities that SciPy computes.
+
+Slice sampling and Metropolis steps are right where differences of their log densities are: these
+tests ask for the differences, which takes no repetitions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import linalg, stats
+from scipy.special import expit
+
+from bochner.mcmc.conditionals.gaussian import GaussianView, _RatioDensity
+from bochner.mcmc.conditionals.logistic import BinomialView, NegativeBinomialView
+from bochner.mcmc.conditionals.views import ViewData
+from bochner.mcmc.draws import source
+from bochner.mcmc.priors import Priors
+
+N, M, H = 6, 3, 3
+PRIORS = Priors(ratio=(0.3, 0.8), noise=(2.0, 0.7), intercept=0.6, dispersion=(3.0, 1.5))
+
+
+def holes(Y):
+    Y = Y.astype(float)
+    Y[0, 0] = Y[1, 2] = np.nan
+    return Y
+
+
+def gaussian(seed=0):
+    Y = holes(np.random.default_rng(seed).standard_normal((N, M)))
+    return GaussianView("a", ViewData.of(Y), (0, 1), H, PRIORS)
+
+
+def scattered():
+    """Every column lacks another row: more patterns than are integrated one by one."""
+    Y = np.random.default_rng(0).standard_normal((N, N))
+    np.fill_diagonal(Y, np.nan)
+    return GaussianView("a", ViewData.of(Y), (0, 1), H, PRIORS)
+
+
+def logistic_view(kind, dims=(0, 1)):
+    offset = np.linspace(-0.9, 1.1, N)
+    Y = holes(np.random.default_rng(1).integers(0, 4, (N, M)))
+    if kind == "binomial":
+        trials = np.array([3.0, 4.0, 5.0])
+        return BinomialView("b", ViewData.of(Y, offset), dims, H, PRIORS, trials)
+    per_column = kind == "counts by column"
+    return NegativeBinomialView("c", ViewData.of(Y, offset), dims, H, PRIORS, per_column)
+
+
+KINDS = ["binomial", "counts", "counts by column"]
+
+
+def start(view, seed=2):
+    """A state of the prior, and latents."""
+    x = np.random.default_rng(seed).standard_normal((N, 2))
+    return view.prior_state(source(seed, "state"), view.data.values.shape[1]), x
+
+
+def linear_predictor(view, state, x):
+    """psi of a logistic view, written out."""
+    phase = x[:, list(view.dims)] @ state.points.T
+    amplitude = np.sqrt(state.variance / H)
+    cosines, intercepts, sines = np.split(state.weights[:-1], [H, H + 1])
+    waves = amplitude * (np.cos(phase) @ cosines + np.sin(phase) @ sines)
+    return view.data.offset[:, None] + view.priors.intercept * intercepts + waves
+
+
+def log_likelihood(view, state, x):
+    """Log probabilities of all entries, 0 where missing."""
+    psi, y = linear_predictor(view, state, x), view.data.values
+    if isinstance(view, BinomialView):
+        logs = stats.binom.logpmf(y, view.trials.astype(int), expit(psi))
+    else:
+        logs = stats.nbinom.logpmf(y, state.parameter, expit(-psi))
+    return np.where(view.data.observed, logs, 0.0)
+
+
+def log_joint(view, state, x):
+    """Data, weights, log variance and log dispersion of a logistic view."""
+    logs = log_likelihood(view, state, x).sum() + stats.norm.logpdf(state.weights).sum()
+    logs += stats.norm(*view.priors.ratio).logpdf(np.log(state.variance))
+    shape, rate = view.priors.dispersion
+    r = state.parameter
+    return logs + (stats.gamma(shape, scale=1.0 / rate).logpdf(r) + np.log(r)).sum()
+
+
+class Slices:
+    """In place of slice sampling: remembers densities, and moves by a step."""
+
+    def __init__(self, step):
+        self.step = step
+        self.changes = []
+
+    def __call__(self, x, log_density, rng, width=1.0):
+        moved = x + self.step
+        self.changes.append(np.array(log_density(moved) - log_density(x)))
+        return moved
+
+
+class Given:
+    """A source of numbers that are known."""
+
+    def __init__(self, normals, n_steps=0, chance=0.0):
+        self.normals, self.n_steps, self.chance = normals, n_steps, chance
+
+    def standard_normal(self, shape):
+        return self.normals.reshape(shape)
+
+    def integers(self, *_, **__):
+        return self.n_steps
+
+    def random(self):
+        return self.chance
+
+
+# -- weights, variances and parameters
+
+
+def test_the_ratio_of_variances_has_the_density_of_a_student_t():
+    """Data are t once weights and noise are integrated out: all entries are one draw of it."""
+    view = gaussian()
+    state, x = start(view)
+    density = _RatioDensity(view, view._spectra(state, x))
+    phi, observed = view.phi(replace(state, variance=1.0), x), view.data.observed
+    mean, std = PRIORS.ratio
+    shape, rate = PRIORS.noise
+
+    def expected(log):
+        of_columns = [
+            np.exp(log) * phi[rows] @ phi[rows].T + np.eye(rows.sum()) for rows in observed.T
+        ]
+        scale = rate / shape * linalg.block_diag(*of_columns)
+        entries = view.data.values.T[observed.T]
+        data = stats.multivariate_t(shape=scale, df=2.0 * shape).logpdf(entries)
+        return data + stats.norm(mean, std).logpdf(log)
+
+    for log in (-2.0, 0.5, 3.0):
+        change = density(np.array([log])) - density(np.zeros(1))
+        assert change[0] == pytest.approx(expected(log) - expected(0.0), rel=1e-9)
