@@ -13,6 +13,7 @@ import pytest
 from scipy import linalg, stats
 from scipy.special import expit
 
+from bochner.mcmc.conditionals import logistic
 from bochner.mcmc.conditionals.gaussian import GaussianView, _RatioDensity
 from bochner.mcmc.conditionals.logistic import BinomialView, NegativeBinomialView
 from bochner.mcmc.conditionals.views import ViewData
@@ -141,3 +142,25 @@ def test_the_ratio_of_variances_has_the_density_of_a_student_t():
     for log in (-2.0, 0.5, 3.0):
         change = density(np.array([log])) - density(np.zeros(1))
         assert change[0] == pytest.approx(expected(log) - expected(0.0), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_variance_is_worth_what_the_joint_density_says(kind, monkeypatch):
+    """First with psi fixed, where the weights change by a factor each; then with them fixed."""
+    view = logistic_view(kind)
+    state, x = start(view)
+    slices = Slices(0.7)
+    monkeypatch.setattr(logistic, "slice_sample", slices)
+    moved = view._scale_variance(state, source(0, "slice"))
+    assert moved.variance == pytest.approx(np.exp(0.7) * state.variance)
+    psi = linear_predictor(view, state, x)
+    np.testing.assert_allclose(linear_predictor(view, moved, x), psi, atol=1e-12)
+    jacobian = -0.5 * 0.7 * 2 * H * M
+    expected = log_joint(view, moved, x) - log_joint(view, state, x) + jacobian
+    assert slices.changes[0][0] == pytest.approx(expected, rel=1e-9)
+
+    again = view._likelihood_variance(state, x, source(0, "slice"))
+    assert again.variance == pytest.approx(np.exp(0.7) * state.variance)
+    np.testing.assert_array_equal(again.weights, state.weights)
+    expected = log_joint(view, again, x) - log_joint(view, state, x)
+    assert slices.changes[1] == pytest.approx(expected, rel=1e-9)
