@@ -164,3 +164,25 @@ def test_the_variance_is_worth_what_the_joint_density_says(kind, monkeypatch):
     np.testing.assert_array_equal(again.weights, state.weights)
     expected = log_joint(view, again, x) - log_joint(view, state, x)
     assert slices.changes[1] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_the_dispersion_is_worth_what_the_joint_density_says(kind, monkeypatch):
+    """With means fixed, the intercepts move against it: each column has a density of its own."""
+    view = logistic_view(kind)
+    state, x = start(view)
+    step = np.array([0.4, -0.6, 0.9])[: len(state.parameter)]
+    slices = Slices(step)
+    monkeypatch.setattr(logistic, "slice_sample", slices)
+    moved = view._shift(state, linear_predictor(view, state, x), source(0, "slice"))
+    np.testing.assert_allclose(moved.parameter, np.exp(step) * state.parameter)
+    means = [np.log(s.parameter) + linear_predictor(view, s, x) for s in (state, moved)]
+    np.testing.assert_allclose(means[1], means[0], atol=1e-12)
+    for m in range(len(step)):
+        columns = slice(None) if len(step) == 1 else slice(m, m + 1)
+        weights, parameter = state.weights.copy(), state.parameter.copy()
+        weights[:, columns] = moved.weights[:, columns]
+        parameter[m] = moved.parameter[m]
+        alone = replace(state, weights=weights, parameter=parameter)
+        expected = log_joint(view, alone, x) - log_joint(view, state, x)
+        assert slices.changes[0][m] == pytest.approx(expected, rel=1e-9)
