@@ -13,10 +13,11 @@ import pytest
 from scipy import linalg, stats
 from scipy.special import expit
 
-from bochner.mcmc.conditionals import logistic
+from bochner.mcmc.conditionals import frequencies, logistic
 from bochner.mcmc.conditionals.gaussian import GaussianView, _RatioDensity
 from bochner.mcmc.conditionals.logistic import BinomialView, NegativeBinomialView
 from bochner.mcmc.conditionals.views import ViewData
+from bochner.mcmc.conditionals.weights import GaussianForm
 from bochner.mcmc.draws import source
 from bochner.mcmc.priors import Priors
 
@@ -186,3 +187,39 @@ def test_the_dispersion_is_worth_what_the_joint_density_says(kind, monkeypatch):
         alone = replace(state, weights=weights, parameter=parameter)
         expected = log_joint(view, alone, x) - log_joint(view, state, x)
         assert slices.changes[0][m] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_have_the_law_of_psi_with_its_offset(kind, monkeypatch):
+    """Polya-gamma variables are those of psi; given them, weights are where the gradient of the
+    joint density is zero.
+    """
+    view = logistic_view(kind)
+    state, x = start(view)
+    rng = np.random.default_rng(3)
+    form = GaussianForm(rng.standard_normal((N, M)), rng.random((N, M)))
+    seen, posteriors = [], []
+    right = logistic.weight_posterior
+
+    def given(psi, parameter, rng):
+        seen.append(psi.copy())
+        return form
+
+    def recorded(phi, form):
+        posteriors.append(right(phi, form))
+        return posteriors[-1]
+
+    monkeypatch.setattr(view, "form", given)
+    monkeypatch.setattr(logistic, "weight_posterior", recorded)
+    view.update_weights(state, x, source(0, "weights"))
+    view.weight_moments(state, x, source(0, "weights"))
+    view.update_frequencies(state, x, frequencies.elliptical_slice, source(0, "frequencies"))
+    assert len(seen) == 3
+    for psi in seen:
+        np.testing.assert_allclose(psi, linear_predictor(view, state, x), rtol=1e-12)
+    assert len(posteriors) == 2
+    phi = view.phi(state, x)
+    for posterior in posteriors:
+        psi = linear_predictor(view, replace(state, weights=posterior.mean), x)
+        slope = phi.T @ (form.linear - form.precision * psi) - posterior.mean
+        np.testing.assert_allclose(slope, 0.0, atol=1e-10)
