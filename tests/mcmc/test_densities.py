@@ -17,7 +17,7 @@ from bochner.mcmc.conditionals import frequencies, logistic
 from bochner.mcmc.conditionals.gaussian import GaussianView, _RatioDensity
 from bochner.mcmc.conditionals.logistic import BinomialView, NegativeBinomialView
 from bochner.mcmc.conditionals.views import ViewData
-from bochner.mcmc.conditionals.weights import GaussianForm
+from bochner.mcmc.conditionals.weights import GaussianForm, pairs
 from bochner.mcmc.draws import source
 from bochner.mcmc.priors import Priors
 
@@ -223,3 +223,16 @@ def test_weights_have_the_law_of_psi_with_its_offset(kind, monkeypatch):
         psi = linear_predictor(view, replace(state, weights=posterior.mean), x)
         slope = phi.T @ (form.linear - form.precision * psi) - posterior.mean
         np.testing.assert_allclose(slope, 0.0, atol=1e-10)
+
+
+def test_a_pair_is_drawn_by_a_root_of_its_covariance():
+    rng = np.random.default_rng(14)
+    phi, score, precision = rng.random((2, N)), rng.standard_normal((N, M)), rng.random((N, M))
+    pair = pairs(phi[:, None], score, precision)[0]
+    normals = np.stack([np.zeros((2, M)), *np.repeat(np.eye(2)[:, :, None], M, axis=2)])
+    mean, *ends = (pair.draw(Given(normal)) for normal in normals)
+    for m in range(M):
+        matrix = np.eye(2) + phi * precision[:, m] @ phi.T
+        root = np.stack([end[:, m] - mean[:, m] for end in ends], axis=1)
+        np.testing.assert_allclose(matrix @ mean[:, m], phi @ score[:, m], rtol=1e-10)
+        np.testing.assert_allclose(root @ root.T, np.linalg.inv(matrix), rtol=1e-10)
