@@ -236,3 +236,21 @@ def test_a_pair_is_drawn_by_a_root_of_its_covariance():
         root = np.stack([end[:, m] - mean[:, m] for end in ends], axis=1)
         np.testing.assert_allclose(matrix @ mean[:, m], phi @ score[:, m], rtol=1e-10)
         np.testing.assert_allclose(root @ root.T, np.linalg.inv(matrix), rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_polya_gamma_variables_have_the_moments_of_their_tilts(kind):
+    """And linear - precision * psi has the mean of the score."""
+    view = logistic_view(kind)
+    state, _ = start(view)
+    psi = np.linspace(-4.0, 3.0, N * M).reshape(N, M)
+    n = 500
+    forms = [view.form(psi, state.parameter, source(4, "tilt", i)) for i in range(n)]
+    drawn = np.array([form.precision for form in forms])
+    _, b = view.exponents(state.parameter, slice(None))
+    mean = b * np.tanh(0.5 * psi) / (2.0 * psi)
+    variance = b * (np.sinh(psi) - psi) / (4.0 * psi**3 * np.cosh(0.5 * psi) ** 2)
+    error = np.sqrt(np.where(view.data.observed, variance, 1.0) / n)
+    assert (np.abs(drawn.mean(0) - mean) / error).max() < 4.5
+    score = forms[0].linear - mean * psi
+    np.testing.assert_allclose(score, view.score(psi, state.parameter), atol=1e-12)
