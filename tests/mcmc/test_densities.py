@@ -254,3 +254,43 @@ def test_polya_gamma_variables_have_the_moments_of_their_tilts(kind):
     assert (np.abs(drawn.mean(0) - mean) / error).max() < 4.5
     score = forms[0].linear - mean * psi
     np.testing.assert_allclose(score, view.score(psi, state.parameter), atol=1e-12)
+
+
+# -- frequencies
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_frequency_of_a_logistic_view_is_worth_what_dense_algebra_says(kind, monkeypatch):
+    """Its two weights are integrated out given those of the others, offset and intercept."""
+    view = logistic_view(kind)
+    state, x = start(view)
+    rng = np.random.default_rng(5)
+    form = GaussianForm(rng.standard_normal((N, M)), rng.random((N, M)))
+    proposal = rng.standard_normal(2)
+    changes = []
+    monkeypatch.setattr(view, "form", lambda *_: form)
+
+    def kernel(point, mean, root, likelihoods, rng):
+        here, there = likelihoods(np.stack([point, proposal]))
+        changes.append(there.log_marginal - here.log_marginal)
+        return point, here, False
+
+    view.update_frequencies(state, x, kernel, source(0, "frequencies"))
+    pair = [0, H + 1]
+    weights = state.weights.copy()
+    weights[pair] = 0.0
+    rest = linear_predictor(view, replace(state, weights=weights), x)
+
+    def density(point):
+        points = np.vstack([point, state.points[1:]])
+        phi = view.phi(replace(state, points=points), x)[:, pair]
+        total = 0.0
+        for m in range(M):
+            # log N(z; rest, 1 / precision + phi phi^T) with z = linear / precision
+            omega = form.precision[:, m]
+            covariance = np.diag(1.0 / omega) + phi @ phi.T
+            law = stats.multivariate_normal(rest[:, m], covariance)
+            total += law.logpdf(form.linear[:, m] / omega)
+        return total
+
+    assert changes[0] == pytest.approx(density(proposal) - density(state.points[0]), rel=1e-8)
