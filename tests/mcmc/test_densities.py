@@ -7,6 +7,7 @@ tests ask for the differences, which takes no repetitions.
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -294,3 +295,32 @@ def test_a_frequency_of_a_logistic_view_is_worth_what_dense_algebra_says(kind, m
         return total
 
     assert changes[0] == pytest.approx(density(proposal) - density(state.points[0]), rel=1e-8)
+
+
+def test_metropolis_accepts_by_the_ratio_of_likelihoods():
+    rng = source(6, "metropolis")
+    mean, root = np.array([1.0, -2.0]), np.array([[0.5, 0.0], [0.3, 2.0]])
+    point = np.array([9.0, 9.0])
+    proposals = []
+
+    def moves(change):
+        def likelihoods(proposed):
+            proposals.append(proposed[1])
+            np.testing.assert_array_equal(proposed[0], point)
+            return [SimpleNamespace(log_marginal=5.0 + step) for step in (0.0, change)]
+
+        out = [
+            frequencies.metropolis(point, mean, root, likelihoods, rng) for _ in range(1500)
+        ]
+        for (at, value, moved), proposed in zip(out, proposals[-1500:], strict=True):
+            np.testing.assert_array_equal(at, proposed if moved else point)
+            assert value.log_marginal == 5.0 + change * moved
+        return np.mean([moved for _, _, moved in out])
+
+    assert moves(0.3) == 1.0
+    assert moves(-1e9) == 0.0
+    for chance in (0.2, 0.7):
+        error = np.sqrt(chance * (1.0 - chance) / 1500)
+        assert abs(moves(np.log(chance)) - chance) < 4.0 * error
+    standard = np.linalg.solve(root, (np.array(proposals) - mean).T)
+    assert stats.kstest(standard.ravel(), stats.norm.cdf).pvalue > 1e-4
