@@ -324,3 +324,17 @@ def test_metropolis_accepts_by_the_ratio_of_likelihoods():
         assert abs(moves(np.log(chance)) - chance) < 4.0 * error
     standard = np.linalg.solve(root, (np.array(proposals) - mean).T)
     assert stats.kstest(standard.ravel(), stats.norm.cdf).pvalue > 1e-4
+
+
+def test_entries_that_are_missing_are_drawn_with_their_noise():
+    view = scattered()
+    state, x = start(view)
+    psi = view.phi(state, x) @ state.weights
+    missing = ~view.data.observed
+    rests = []
+    for i in range(200):
+        data = view.completed(state, x, source(7, "missing", i)).data
+        assert data.observed.all()
+        np.testing.assert_array_equal(data.values[~missing], view.data.values[~missing])
+        rests.append((data.values - psi)[missing] / np.sqrt(state.parameter[0]))
+    assert stats.kstest(np.concatenate(rests), stats.norm.cdf).pvalue > 1e-4
