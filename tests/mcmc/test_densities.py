@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy import linalg, stats
-from scipy.special import expit
+from scipy.special import expit, gammaln
 
-from bochner.mcmc.conditionals import frequencies, logistic
+from bochner.mcmc.conditionals import frequencies, logistic, mixture
 from bochner.mcmc.conditionals.gaussian import GaussianView, _RatioDensity
 from bochner.mcmc.conditionals.logistic import BinomialView, NegativeBinomialView
 from bochner.mcmc.conditionals.views import ViewData
@@ -338,3 +338,24 @@ def test_entries_that_are_missing_are_drawn_with_their_noise():
         np.testing.assert_array_equal(data.values[~missing], view.data.values[~missing])
         rests.append((data.values - psi)[missing] / np.sqrt(state.parameter[0]))
     assert stats.kstest(np.concatenate(rests), stats.norm.cdf).pvalue > 1e-4
+
+
+# -- the mixture
+
+
+def test_labels_of_the_prior_have_the_law_of_the_chinese_restaurant_process():
+    concentration, n = 1.3, 3000
+    drawn = [
+        tuple(mixture.draw_partition(4, concentration, source(8, "labels", i)))
+        for i in range(n)
+    ]
+    rising = np.prod(concentration + np.arange(4))
+    total = 0.0
+    for labels in sorted(set(drawn)):
+        counts = np.bincount(labels)
+        chance = concentration ** len(counts) * np.exp(gammaln(counts).sum()) / rising
+        total += chance
+        error = np.sqrt(chance * (1.0 - chance) / n)
+        assert abs(drawn.count(labels) / n - chance) < 4.0 * error, labels
+    # every partition was drawn: their chances are all there is
+    assert total == pytest.approx(1.0, rel=1e-12)
