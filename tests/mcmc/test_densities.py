@@ -20,6 +20,7 @@ from bochner.mcmc.conditionals.logistic import BinomialView, NegativeBinomialVie
 from bochner.mcmc.conditionals.views import ViewData
 from bochner.mcmc.conditionals.weights import GaussianForm, pairs
 from bochner.mcmc.draws import source
+from bochner.mcmc.model import Model
 from bochner.mcmc.priors import Priors
 
 N, M, H = 6, 3, 3
@@ -359,3 +360,49 @@ def test_labels_of_the_prior_have_the_law_of_the_chinese_restaurant_process():
         assert abs(drawn.count(labels) / n - chance) < 4.0 * error, labels
     # every partition was drawn: their chances are all there is
     assert total == pytest.approx(1.0, rel=1e-12)
+
+
+def with_points(view, n_points):
+    return type(view)(view.name, view.data, view.dims, n_points, view.priors)
+
+
+@pytest.mark.parametrize("block", ["mixture", "coordinates"])
+def test_components_are_drawn_given_their_points(block):
+    """Both blocks integrate the components out: those before belong to other points or labels."""
+    view = with_points(gaussian(), 8)
+    m = Model((view,), 2)
+    state = m.prior_state(source(9, "state"))
+    # two components that stay two: numbers that change would have to be drawn again
+    labels = np.array([0, 0, 0, 0, 0, 1, 1, 1])
+    points = source(9, "points").standard_normal((8, 2)) + 40.0 * labels[:, None]
+    components = mixture.draw_components(points, labels, view.component_prior, source(9, "c"))
+    of_view = replace(
+        state.views[0],
+        points=points,
+        labels=labels,
+        components=components,
+        concentration=1e-12,
+    )
+    state = state.with_view(0, of_view)
+    prior = view.component_prior
+    direction = np.array([0.8, -1.7])
+    normals, chances = [], []
+    for i in range(60):
+        moved = m.sweep(state, 9, 0, i, [block]).views[0]
+        assert moved.labels.max() == 1
+        for k in range(moved.labels.max() + 1):
+            points = moved.points[moved.labels == k]
+            kappa = prior.kappa + len(points)
+            total = points.sum(0)
+            scale = (
+                points.T @ points + prior.scale * np.eye(2) - np.outer(total, total) / kappa
+            )
+            covariance = moved.components.covariances[k]
+            rest = moved.components.means[k] - total / kappa
+            normals.append(
+                np.sqrt(kappa) * np.linalg.solve(np.linalg.cholesky(covariance), rest)
+            )
+            ratio = (direction @ scale @ direction) / (direction @ covariance @ direction)
+            chances.append(stats.chi2.cdf(ratio, prior.degrees + len(points) - 1.0))
+    assert stats.kstest(np.concatenate(normals), stats.norm.cdf).pvalue > 1e-4
+    assert stats.kstest(chances, stats.uniform.cdf).pvalue > 1e-4
