@@ -14,7 +14,7 @@ import pytest
 from scipy import linalg, stats
 from scipy.special import expit, gammaln
 
-from bochner.mcmc.conditionals import frequencies, logistic, mixture
+from bochner.mcmc.conditionals import coordinates, frequencies, logistic, mixture
 from bochner.mcmc.conditionals.gaussian import GaussianView, _RatioDensity
 from bochner.mcmc.conditionals.logistic import BinomialView, NegativeBinomialView
 from bochner.mcmc.conditionals.views import ViewData
@@ -406,3 +406,72 @@ def test_components_are_drawn_given_their_points(block):
             chances.append(stats.chi2.cdf(ratio, prior.degrees + len(points) - 1.0))
     assert stats.kstest(np.concatenate(normals), stats.norm.cdf).pvalue > 1e-4
     assert stats.kstest(chances, stats.uniform.cdf).pvalue > 1e-4
+
+
+# -- coordinates
+
+
+def log_points(points, labels, prior):
+    """Frequencies with components integrated out: each is t given those before it."""
+    total = 0.0
+    for k in np.unique(labels):
+        of_component = points[labels == k]
+        for i, point in enumerate(of_component):
+            before = of_component[:i]
+            kappa, degrees = prior.kappa + i, prior.degrees + i - prior.dim + 1.0
+            mean = before.sum(0) / kappa
+            scale = prior.scale * np.eye(prior.dim) + before.T @ before
+            scale -= kappa * np.outer(mean, mean)
+            law = stats.multivariate_t(
+                mean, scale * (kappa + 1.0) / (kappa * degrees), degrees
+            )
+            total += law.logpdf(point)
+    return total
+
+
+@pytest.mark.parametrize(
+    "dims", [[(0, 1)], [(0, 1), (0, 2)], [(0, 1, 2), (0, 2)], [(0, 1), (0, 1), (2,)]], ids=str
+)
+def test_linear_maps_are_worth_densities_and_jacobians(dims, monkeypatch):
+    """A map of all numbers as one vector has the determinant that the Jacobian is."""
+    views = [
+        with_points(logistic_view("counts", of_view), 2 + v) for v, of_view in enumerate(dims)
+    ]
+    n_components = 1 + max(max(of_view) for of_view in dims)
+    m = Model(tuple(views), n_components)
+    state = m.prior_state(source(10, "state"))
+    slices = Slices(0.4)
+    monkeypatch.setattr(coordinates, "slice_sample", slices)
+
+    def flat(x, states):
+        return np.concatenate([x.ravel(), *(s.points.ravel() for s in states)])
+
+    def density(x, states):
+        logs = [
+            log_points(s.points, s.labels, v.component_prior)
+            for v, s in zip(views, states, strict=True)
+        ]
+        return sum(logs) + stats.norm.logpdf(x).sum()
+
+    def stretched(vector, block):
+        """The same map of any numbers."""
+        x, *points = np.split(
+            vector, np.cumsum([state.x.size, *(s.points.size for s in state.views)])[:-1]
+        )
+        states = tuple(
+            replace(s, points=p.reshape(s.points.shape))
+            for s, p in zip(state.views, points, strict=True)
+        )
+        x = x.reshape(state.x.shape)
+        return coordinates.stretched(x, states, views, block, source(11, "directions"))
+
+    for block in m.free_blocks:
+        slices.changes.clear()
+        x, states = stretched(flat(state.x, state.views), block)
+        found = np.sum(slices.changes)
+        columns = [
+            flat(*stretched(row, block)) for row in np.eye(flat(state.x, state.views).size)
+        ]
+        jacobian = np.linalg.slogdet(np.array(columns))[1]
+        expected = density(x, states) - density(state.x, state.views) + jacobian
+        assert found == pytest.approx(expected, rel=1e-8, abs=1e-8)
