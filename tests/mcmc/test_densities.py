@@ -475,3 +475,22 @@ def test_linear_maps_are_worth_densities_and_jacobians(dims, monkeypatch):
         jacobian = np.linalg.slogdet(np.array(columns))[1]
         expected = density(x, states) - density(state.x, state.views) + jacobian
         assert found == pytest.approx(expected, rel=1e-8, abs=1e-8)
+
+
+# -- latents
+
+
+@pytest.mark.parametrize("view", [gaussian(), scattered()], ids=["few patterns", "many"])
+def test_rows_of_a_gaussian_view_leave_missing_entries_out(view):
+    state, x = start(view)
+    law = stats.norm(scale=np.sqrt(state.parameter[0]))
+    rows = np.array([4, 0, 1])
+    other = x + np.random.default_rng(12).standard_normal(x.shape)
+    y, observed = view.data.values[rows], view.data.observed[rows]
+    assert not observed[1:].all()
+    expected, found = [], []
+    for at in (x[rows], other[rows]):
+        logs = law.logpdf(y - view.phi(state, at) @ state.weights)
+        expected.append(np.where(observed, logs, 0.0).sum(1))
+        found.append(view.row_objective(state, at, rows))
+    np.testing.assert_allclose(found[1] - found[0], expected[1] - expected[0], rtol=1e-9)
