@@ -494,3 +494,16 @@ def test_rows_of_a_gaussian_view_leave_missing_entries_out(view):
         expected.append(np.where(observed, logs, 0.0).sum(1))
         found.append(view.row_objective(state, at, rows))
     np.testing.assert_allclose(found[1] - found[0], expected[1] - expected[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_latents_of_a_logistic_view_are_worth_what_its_likelihood_says(kind):
+    view = logistic_view(kind)
+    state, x = start(view)
+    other = x + np.random.default_rng(12).standard_normal(x.shape)
+    expected = log_likelihood(view, state, other) - log_likelihood(view, state, x)
+    change = [view.latent_objective(state, at)[0] for at in (x, other)]
+    assert change[1] - change[0] == pytest.approx(expected.sum(), rel=1e-9)
+    rows = np.array([4, 0, 1])
+    of_rows = [view.row_objective(state, at[rows], rows) for at in (x, other)]
+    np.testing.assert_allclose(of_rows[1] - of_rows[0], expected[rows].sum(1), rtol=1e-9)
