@@ -14,7 +14,7 @@ import pytest
 from scipy import linalg, stats
 from scipy.special import expit, gammaln
 
-from bochner.mcmc.conditionals import coordinates, frequencies, logistic, mixture
+from bochner.mcmc.conditionals import coordinates, frequencies, latents, logistic, mixture
 from bochner.mcmc.conditionals.gaussian import GaussianView, _RatioDensity
 from bochner.mcmc.conditionals.logistic import BinomialView, NegativeBinomialView
 from bochner.mcmc.conditionals.views import ViewData
@@ -507,3 +507,36 @@ def test_latents_of_a_logistic_view_are_worth_what_its_likelihood_says(kind):
     rows = np.array([4, 0, 1])
     of_rows = [view.row_objective(state, at[rows], rows) for at in (x, other)]
     np.testing.assert_allclose(of_rows[1] - of_rows[0], expected[rows].sum(1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_steps", [5, 8])
+def test_a_trajectory_is_that_of_verlet_and_accepted_by_its_energy(n_steps):
+    """A leapfrog trajectory that is no mirror image of the way back leaves no density invariant:
+    its acceptance would need another ratio.
+    """
+    view = gaussian()
+    state, x = start(view)
+    momentum, step = np.random.default_rng(13).standard_normal(x.shape), 0.5
+
+    def objective(at):
+        return view.latent_objective(state, at)
+
+    def force(at):
+        return objective(at)[1] - at
+
+    def energy(at, momentum):
+        logs = objective(at)[0] + stats.norm.logpdf(at).sum()
+        return logs + stats.norm.logpdf(momentum).sum()
+
+    path = [x, x + step * momentum + 0.5 * step**2 * force(x)]
+    for _ in range(n_steps - 1):
+        path.append(2.0 * path[-1] - path[-2] + step**2 * force(path[-1]))
+    end = path[-1]
+    last = (end - path[-2]) / step + 0.5 * step * force(end)
+    chance = min(np.exp(energy(end, last) - energy(x, momentum)), 1.0)
+    assert 0.05 < chance < 0.95
+    for factor, expected in ((0.99, end), (1.01, x)):
+        rng = Given(momentum, n_steps, factor * chance)
+        found, accepted = latents.hamiltonian(x, objective, step, rng)
+        assert accepted == pytest.approx(chance, rel=1e-8)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
