@@ -430,7 +430,15 @@ def log_points(points, labels, prior):
 
 
 @pytest.mark.parametrize(
-    "dims", [[(0, 1)], [(0, 1), (0, 2)], [(0, 1, 2), (0, 2)], [(0, 1), (0, 1), (2,)]], ids=str
+    "dims",
+    [
+        [(0, 1)],
+        [(0, 1), (0, 2)],
+        [(0, 1, 2), (0, 2)],
+        [(0, 1), (0, 1), (2,)],
+        [(0, 1, 2), (2, 0)],
+    ],
+    ids=str,
 )
 def test_linear_maps_are_worth_densities_and_jacobians(dims, monkeypatch):
     """A map of all numbers as one vector has the determinant that the Jacobian is."""

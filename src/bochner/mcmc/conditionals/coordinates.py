@@ -110,8 +110,6 @@ class _Stretch:
 
 def _embedded(part: Float64Array, columns: list[int], dim: int) -> Float64Array:
     """Return the map of all dimensions of a view that moves a block of them."""
-    if len(columns) == dim:
-        return part
     whole = np.eye(dim)
     whole[np.ix_(columns, columns)] = part
     return whole
