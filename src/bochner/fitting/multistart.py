@@ -264,8 +264,8 @@ class Race:
         with progress_bar("spectrum", length, self.plan.shown) as bar:
             rival.run(until=length, on_step=bar)
         trainer.run(until=trainer.state.step + length)
-        rises = self._bound(rival, _RACE_DRAWS)[0] > self._bound(trainer, _RACE_DRAWS)[0]
-        return rival if rises else trainer
+        # the trainer where they are equal
+        return max(trainer, rival, key=lambda one: self._bound(one, _RACE_DRAWS)[0])
 
     def _warmed(
         self, raced: list[Candidate], first: int
