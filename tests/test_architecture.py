@@ -68,7 +68,7 @@ LAYERS: dict[str, str] = {
         latent_inference.fixed_order latent_inference.entry_terms
         latent_inference.quadratic_forms latent_inference.row_bound
         latent_inference.candidate_table
-        latent_inference.polynomials latent_inference.cells latent_inference.modes
+        latent_inference.linear_bound latent_inference.cells latent_inference.modes
         latent_inference.candidates latent_inference.row_misfit latent_inference.mixtures
         latent_inference.predictive_modes latent_inference.many_rows latent_inference.infer
         latent_inference.grid latent_inference

@@ -7,16 +7,18 @@ import torch
 
 from bochner.features.fourier import fourier_features
 from bochner.kernels.stationary import RBF
-from bochner.latent_inference.cells import Cells, CellTarget, Parts
+from bochner.latent_inference.cells import Cells, CellTarget
 from bochner.latent_inference.infer import Placer, place
+from bochner.latent_inference.linear_bound import LinearBound
 from bochner.latent_inference.row_bound import target_for
 from bochner.likelihoods.binomial import Bernoulli, Binomial
 from bochner.likelihoods.categorical import Categorical
+from bochner.likelihoods.likelihood import Gaussian
 from bochner.likelihoods.negative_binomial import NegativeBinomial
 from bochner.likelihoods.poisson import Poisson
 from bochner.linalg import cholesky
 from bochner.random import generator
-from bochner.weight_posterior.conditioning import SharedDraw
+from bochner.weight_posterior.conditioning import SharedDraw, SpectralDraw
 from bochner.weight_posterior.posterior import ViewPosterior
 from helpers.pairs import together
 from helpers.posteriors import conditioned_view
@@ -59,6 +61,31 @@ def _any(name, dim):
     return conditioned_view(dim, 6) if name == "gaussian" else _counts(name, dim)
 
 
+def _noise_of_columns(dim, m=8):
+    """A view whose columns have a noise variance each, places, and data."""
+    view, x, Y = conditioned_view(dim, m, s2=0.02)
+    noise = torch.linspace(0.01, 0.2, m, dtype=torch.float64)
+    draws = []
+    for draw in view.draws:
+        phi = draw.features(x)
+        sizes, vectors = torch.linalg.eigh(phi.T @ phi)
+        scales = 1.0 / (sizes.clamp(min=0.0) + noise[:, None])
+        mean = vectors @ (scales.T * (vectors.T @ (phi.T @ Y)))
+        draws.append(SpectralDraw(draw.frequencies, mean, vectors[None], scales))
+    likelihood = Gaussian(noise.tolist())
+    return ViewPosterior.of("b", tuple(draws), view.group_of, likelihood), x, Y
+
+
+def _with_holes(Y, share, seed=0):
+    """Rows with entries missing anywhere; some have all, one has nothing."""
+    Y = Y.clone()
+    missing = torch.rand(Y.shape, generator=generator(seed, "holes")) < share
+    missing[:3] = False
+    missing[5] = True
+    Y[missing] = torch.nan
+    return Y
+
+
 @pytest.mark.parametrize("name", ["gaussian", *LIKELIHOODS])
 @pytest.mark.parametrize("dim", [1, 2])
 def test_polynomials_are_the_bound_with_its_derivatives(name, dim):
@@ -67,7 +94,7 @@ def test_polynomials_are_the_bound_with_its_derivatives(name, dim):
     if name != "gaussian":
         rows[3:9, 4:20] = torch.nan  # entries are treated one by one
     target = target_for([view], [rows], dim, True)
-    cells = Cells.of([view], target, x)
+    cells = Cells.of(LinearBound.of([view], dim, target), x)
     assert cells is not None
     at, every = x[:40] + 0.3, torch.arange(40)
     value, gradient, hessian = target.evaluate(at, every)
@@ -80,6 +107,58 @@ def test_polynomials_are_the_bound_with_its_derivatives(name, dim):
     )  # a constant of the row
     torch.testing.assert_close(ours[1], gradient, rtol=1e-5, atol=1e-3)
     torch.testing.assert_close(ours[2], hessian, rtol=1e-3, atol=0.1)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.7])
+@pytest.mark.parametrize("of_view", [conditioned_view, _noise_of_columns])
+@pytest.mark.parametrize("dim", [1, 2])
+def test_polynomials_of_rows_with_holes_are_their_bound_with_its_derivatives(
+    dim, of_view, share
+):
+    view, x, Y = of_view(dim, 8)
+    rows = _with_holes(Y[:40], share)
+    target = target_for([view], [rows], dim, False)
+    cells = Cells.of(LinearBound.of([view], dim), x)
+    assert cells is not None
+    at, every = x[:40] + 0.3, torch.arange(40)
+    value, gradient, hessian = target.evaluate(at, every)
+    of_cells = CellTarget(cells, cells.rows([rows]))
+    ours = of_cells.evaluate(at, every)
+    moved, there = (t.evaluate(at.flip(0), every)[0] for t in (target, of_cells))
+    torch.testing.assert_close(there - moved, ours[0] - value, rtol=0, atol=1e-4)
+    torch.testing.assert_close(ours[1], gradient, rtol=1e-5, atol=1e-3)
+    torch.testing.assert_close(ours[2], hessian, rtol=1e-3, atol=0.1)
+
+
+@pytest.mark.parametrize("of_view", [conditioned_view, _noise_of_columns])
+@pytest.mark.parametrize("dim", [1, 2])
+def test_rows_with_holes_lie_where_exact_climbs_put_them(dim, of_view):
+    view, x, Y = of_view(dim, 8)
+    rows = _with_holes(Y[:150], 0.3)
+    rows[20:30, 2] = torch.nan  # as do all rows of a file without the column
+    placer = Placer([view], x)
+    placed = placer.place([rows])
+    assert list(map(bool, placer.many.cells.values())) == [True, True]
+    climbed = place([view], x, [rows])
+    target, every = target_for([view], [rows], dim, False), torch.arange(150)
+    lost = target.evaluate(climbed.mean, every)[0] - target.evaluate(placed.mean, every)[0]
+    assert int((lost > 1e-6).sum()) <= 2
+    same = lost.abs() < 1e-6
+    assert int(same.sum()) >= 145
+    apart = ((placed.mean - climbed.mean) / climbed.std)[same].abs()
+    assert float(apart.max()) < 1e-4
+    assert float((placed.std / climbed.std - 1.0)[same].abs().median()) < 1e-5
+    assert float(placed.mean[5].abs().max()) == 0.0  # nothing is known of it
+
+
+def test_rows_with_holes_do_not_depend_on_their_batch():
+    view, x, Y = conditioned_view(2, 8)
+    rows = _with_holes(Y[:60], 0.3)
+    every = Placer([view], x).place([rows])
+    for i in (4, 17, 59):
+        alone = Placer([view], x).place([rows[i : i + 1]])
+        apart = (alone.mean[0] - every.mean[i]) / every.std[i]
+        assert float(apart.abs().max()) < 1e-7
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
@@ -129,12 +208,25 @@ def test_views_of_two_kinds_share_their_cells_and_rows_may_lack_one():
     rows = [Y[:40].clone(), Z[:40].clone()]
     rows[0][30:] = torch.nan
     rows[1][:5] = torch.nan
-    rows[0][20:25, 2] = torch.nan  # no pattern that cells are made for
-    placed = Placer([first, second], x).place(rows)
+    rows[0][20:25, 2] = torch.nan
+    placer = Placer([first, second], x)
+    placed = placer.place(rows)
+    kinds = {(True, True), (True, False), (False, True), None}
+    assert set(placer.many.cells) == kinds
     climbed = place([first, second], x, rows)
     apart = ((placed.mean - climbed.mean) / climbed.std).abs().amax(1)
     assert int((apart > 1e-4).sum()) <= 2
     assert float(apart.median()) < 1e-5
+
+
+def test_wide_rows_with_holes_lie_where_exact_climbs_put_them():
+    view, x, Y = conditioned_view(2, 300)
+    rows = _with_holes(Y[:40], 0.3)
+    placer = Placer([view], x)
+    placed = placer.place([rows])
+    climbed = place([view], x, [rows])
+    apart = ((placed.mean - climbed.mean) / climbed.std).abs().amax(1)
+    assert int((apart > 1e-4).sum()) <= 1
 
 
 def test_waves_too_short_for_cells_are_placed_without_them():
@@ -175,7 +267,7 @@ def test_processes_divide_what_placing_begins_with(name, monkeypatch):
     # tables are for so many
     x = x[:2000] if len(x) >= 2000 else x.repeat(-(-2000 // len(x)), 1)
     evaluated = {}
-    of_points = Parts.of_points
+    of_points = LinearBound.of_points
 
     def counted(self, points, *given):
         who = threading.get_ident()
@@ -183,7 +275,7 @@ def test_processes_divide_what_placing_begins_with(name, monkeypatch):
         return of_points(self, points, *given)
 
     alone = Placer([view], x).place([Y[:50]])
-    monkeypatch.setattr(Parts, "of_points", counted)
+    monkeypatch.setattr(LinearBound, "of_points", counted)
 
     def begun(processes):
         placer = Placer([view], x)

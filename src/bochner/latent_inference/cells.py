@@ -9,6 +9,7 @@ costs a row some ten thousand multiplications, whatever the number of features a
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,23 +19,16 @@ import torch
 from torch import Tensor
 
 from bochner import random
-from bochner.features.fourier import evaluate
-from bochner.latent_inference.polynomials import DEGREE, Polynomials
-from bochner.latent_inference.quadratic_forms import Shared
-from bochner.latent_inference.row_bound import Target, Term, target_for
+from bochner.latent_inference.linear_bound import LinearBound
 from bochner.linalg import newton_step
 from bochner.memory import chunks
 from bochner.processes import Processes
-from bochner.weight_posterior.posterior import (
-    GaussianPosterior,
-    NonConjugatePosterior,
-    ViewPosterior,
-)
+from bochner.weight_posterior.posterior import ViewPosterior
 
+# Degree of the polynomials.
+DEGREE = 12
 # Most dimensions of the plane.
 _MOST_DIMENSIONS = 2
-# Share of a difference of bounds that rounding explains.
-_SAME = 1e-7
 # Widths of cells that are tried.
 _WIDTHS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.125)
 # How far a mode may move, in posterior standard deviations.
@@ -58,164 +52,75 @@ _SETTLED = 1e-7
 _OUT = 1.1
 
 
-@dataclass(frozen=True)
-class Parts:
-    """What bounds of rows that share their Gaussian columns are made of.
-
-    Attributes
-    ----------
-    views : sequence of ViewPosterior
-        Those of which rows have data.
-    target : Target
-        Of such rows.
-    dim : int
-        D.
-    """
-
-    views: Sequence[ViewPosterior]
-    target: Target
-    dim: int
-
-    def of_points(
-        self, x: Tensor, slopes: Sequence[Sequence[Tensor]] | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return a (P, W), or along a basis with these slopes (P, R), and h (P,) at points."""
-        common = -0.5 * x.square().sum(1)
-        out = []
-        of_views = [_slopes(view, None) for view in self.views] if slopes is None else slopes
-        views = zip(self.views, self.target.terms, of_views, strict=True)
-        for view, terms, known in views:
-            linear, constant = _of_points(view, terms, x, known)
-            out.append(linear)
-            common = common + constant
-        if slopes is None:
-            return torch.cat(out, dim=1), common
-        return functools.reduce(torch.add, out), common
-
-    def slopes(self, basis: Tensor) -> list[list[Tensor]]:
-        """Return what `of_points` takes for a along a basis, (W, R)."""
-        sizes = []
-        for view in self.views:
-            nothing = torch.zeros(1, view.n_columns, dtype=basis.dtype)
-            sizes.append(_of_rows(view, nothing).shape[1])
-        parts = torch.split(basis, sizes)
-        return [_slopes(view, part) for view, part in zip(self.views, parts, strict=True)]
-
-    def of_rows(self, rows: Sequence[Tensor]) -> Tensor:
-        """Return s (n, W) of encoded rows, (n, M_v) a view, NaN where missing."""
-        pairs = zip(self.views, rows, strict=True)
-        return torch.cat([_of_rows(view, y) for view, y in pairs], dim=1)
-
-    def drawn(self, x: Tensor) -> list[Tensor]:
-        """Return encoded rows that the views draw at points, (P, M_v) a view."""
-        source = random.generator(0, "cells/rows")
-        rows = []
-        for view in self.views:
-            draw = view.draws[0]
-            mean, _ = view.psi(draw, draw.features(x))
-            values = view.likelihood.draw(mean, source)
-            rows.append(view.encode(values))
-        return rows
-
-    def are_the_bound(self, x: Tensor) -> bool:
-        """Return whether they say how bounds differ between points (P, D): products of a likelihood
-        may say it of another bound.
-        """
-        rows = self.drawn(x)
-        s = self.of_rows(rows)
-        every = torch.arange(len(x))
-        target = target_for(self.views, rows, self.dim, shared=True)
-        there = x.roll(1, 0)
-        exact = target.evaluate(x, every)[0] - target.evaluate(there, every)[0]
-        a, h = self.of_points(x)
-        b, g = self.of_points(there)
-        ours = (s * (a - b)).sum(1) + h - g
-        return bool(((ours - exact).abs() <= _SAME * (1.0 + exact.abs())).all())
-
-
 def celled(views: Sequence[ViewPosterior], dim: int) -> bool:
     """Return whether rows can be placed in cells: few dimensions, no covariates."""
     linear = any(draw.frequencies.n_linear for view in views for draw in view.draws)
     return dim <= _MOST_DIMENSIONS and not linear
 
 
-@functools.singledispatch
-def _slopes(view: ViewPosterior, basis: Tensor | None) -> list[Tensor]:
-    """Return what features, or a view's part of a, are multiplied by to get a along the view's part
-    of a basis, (W_v, R), or along every column.
+class Polynomials:
+    """Polynomials of total degree on the square [-1, 1]^D, which values at as many points tell.
+
+    Parameters
+    ----------
+    dim : int
+        1: Chebyshev's extrema; 2: the Padua points, at which interpolation is nearly as good.
     """
-    raise NotImplementedError(type(view))
+
+    def __init__(self, dim: int) -> None:
+        p = DEGREE
+        first = torch.arange(p + 1, dtype=torch.float64).mul(torch.pi / p).cos()
+        second = torch.arange(p + 2, dtype=torch.float64).mul(torch.pi / (p + 1)).cos()
+        if dim == 1:
+            self.index = torch.arange(p + 1)[None]
+            self.nodes = first[:, None]
+        else:
+            pairs = itertools.product(range(p + 1), repeat=2)
+            self.index = torch.tensor([pair for pair in pairs if sum(pair) <= p]).T
+            places = itertools.product(range(p + 1), range(p + 2))
+            some = torch.tensor([pair for pair in places if sum(pair) % 2 == 0]).T
+            self.nodes = torch.stack([first[some[0]], second[some[1]]], dim=1)
+        directions, triangle = torch.linalg.qr(self.at(self.nodes)[0].T)
+        self.coefficients = torch.linalg.solve_triangular(triangle, directions.T, upper=True)
+
+    def at(self, u: Tensor) -> list[Tensor]:
+        """Return all polynomials, and their derivatives along each dimension and along each pair of
+        them, (T, P), at points (P, D).
+        """
+        along = [_chebyshev(u[:, d]) for d in range(u.shape[1])]
+        columns = [part[:, index] for part, index in zip(along, self.index, strict=True)]
+        orders = sorted(itertools.product(range(3), repeat=u.shape[1]), key=_order)
+        out = []
+        for order in orders:
+            if sum(order) <= 2:
+                parts = [column[r] for column, r in zip(columns, order, strict=True)]
+                out.append(functools.reduce(torch.mul, parts))
+        return out
+
+    def evaluate(self, terms: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return values, gradients and Hessians of P polynomials, (T, P), at a point each."""
+        sums = [(terms * part).sum(0) for part in self.at(u)]
+        if u.shape[1] == 1:
+            return sums[0], sums[1][:, None], sums[2][:, None, None]
+        value, first, second, along, across, beside = sums
+        hessian = torch.stack([along, across, across, beside], dim=1).reshape(-1, 2, 2)
+        return value, torch.stack([first, second], dim=1), hessian
 
 
-@_slopes.register
-def _(view: GaussianPosterior, basis: Tensor | None) -> list[Tensor]:
-    share = view.weight / len(view.draws)
-    scaled = [draw.mean * (share / view.noise_variance) for draw in view.draws]
-    return scaled if basis is None else [mean @ basis for mean in scaled]
+def _order(order: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+    return sum(order), tuple(-r for r in order)
 
 
-@_slopes.register
-def _(view: NonConjugatePosterior, basis: Tensor | None) -> list[Tensor]:  # noqa: ARG001
-    return [] if basis is None else [basis]
-
-
-@functools.singledispatch
-def _of_points(
-    view: ViewPosterior, terms: Sequence[object], x: Tensor, slopes: Sequence[Tensor]
-) -> tuple[Tensor, Tensor]:
-    """Return what a view adds to a, (P, W_v) or (P, R), and to h, (P,)."""
-    raise NotImplementedError(type(view))
-
-
-@_of_points.register
-def _(
-    view: GaussianPosterior, terms: Sequence[object], x: Tensor, slopes: Sequence[Tensor]
-) -> tuple[Tensor, Tensor]:
-    share = view.weight / len(view.draws)
-    linear = torch.zeros(len(x), slopes[0].shape[1], dtype=x.dtype)
-    common = torch.zeros(len(x), dtype=x.dtype)
-    for term, of_draw in zip(terms, slopes, strict=True):
-        assert isinstance(term, Term)
-        assert isinstance(term.quadratic, Shared)
-        phi = evaluate(x, term.frequencies).features
-        linear.addmm_(phi.T, of_draw)
-        common -= 0.5 * share * term.quadratic.table(phi)
-    return linear, common
-
-
-@_of_points.register
-def _(
-    view: NonConjugatePosterior,
-    terms: Sequence[object],  # noqa: ARG001 - products say it
-    x: Tensor,
-    slopes: Sequence[Tensor],
-) -> tuple[Tensor, Tensor]:
-    total = torch.zeros((), dtype=x.dtype)
-    for draw in view.draws:
-        mean, variance = view.psi(draw, draw.features(x))
-        total = total + torch.cat(view.bound.of_places(mean, variance), dim=1)
-    linear = total * (view.weight / len(view.draws))
-    for basis in slopes:
-        linear = linear @ basis
-    return linear, torch.zeros(len(x), dtype=x.dtype)
-
-
-@functools.singledispatch
-def _of_rows(view: ViewPosterior, y: Tensor) -> Tensor:
-    """Return what a view has of s, (n, W_v)."""
-    raise NotImplementedError(type(view))
-
-
-@_of_rows.register
-def _(view: GaussianPosterior, y: Tensor) -> Tensor:  # noqa: ARG001 - data multiply its slopes
-    return torch.nan_to_num(y)
-
-
-@_of_rows.register
-def _(view: NonConjugatePosterior, y: Tensor) -> Tensor:
-    observed = ~y.isnan()
-    of_rows = view.bound.of_rows(torch.nan_to_num(y))
-    return torch.cat([of_row * observed for of_row in of_rows], dim=1)
+def _chebyshev(u: Tensor) -> Tensor:
+    """Return Chebyshev's polynomials with two derivatives, (3, degree + 1, P)."""
+    out = u.new_zeros(3, DEGREE + 1, len(u))
+    out[0, 0], out[0, 1], out[1, 1] = 1.0, u, 1.0
+    twice = 2.0 * u
+    for k in range(2, DEGREE + 1):
+        out[:, k] = twice * out[:, k - 1] - out[:, k - 2]
+        out[1, k].add_(out[0, k - 1], alpha=2.0)
+        out[2, k].add_(out[1, k - 1], alpha=4.0)
+    return out
 
 
 class Cells:
@@ -223,21 +128,21 @@ class Cells:
 
     Parameters
     ----------
-    parts : Parts
+    bound : LinearBound
     candidates : Tensor of shape (C, D), float64
     width : float
         Of a cell.
     """
 
-    def __init__(self, parts: Parts, candidates: Tensor, width: float) -> None:
-        self._parts = parts
-        self._polynomials = Polynomials(parts.dim)
+    def __init__(self, bound: LinearBound, candidates: Tensor, width: float) -> None:
+        self._bound = bound
+        self._polynomials = Polynomials(bound.dim)
         some = candidates[:: -(-len(candidates) // _SPANNED)]
-        linear, _ = parts.of_points(some)
+        linear, _ = bound.of_points(some)
         self._basis = _basis(linear)
-        self._slopes = None if self._basis is None else parts.slopes(self._basis)
+        self._slopes = None if self._basis is None else bound.slopes(self._basis)
         at = [
-            parts.of_points(part, self._slopes) for part in torch.split(candidates, _SPANNED)
+            bound.of_points(part, self._slopes) for part in torch.split(candidates, _SPANNED)
         ]
         book = [torch.cat([linear, common[:, None]], dim=1) for linear, common in at]
         self._book = torch.cat(book).float()
@@ -248,21 +153,17 @@ class Cells:
         self._held: dict[int, Tensor] = {}
 
     @classmethod
-    def of(
-        cls, views: Sequence[ViewPosterior], target: Target, candidates: Tensor
-    ) -> Cells | None:
+    def of(cls, bound: LinearBound, candidates: Tensor) -> Cells | None:
         """Find the widest cells that are good enough; None where none are.
 
         Parameters
         ----------
-        views, target
-            As in `Parts`.
+        bound : LinearBound
         candidates : Tensor of shape (C, D), float64
         """
-        parts = Parts(views, target, candidates.shape[1])
-        if not parts.are_the_bound(candidates[:: -(-len(candidates) // _TRIED)]):
+        if not bound.is_the_bound(candidates[:: -(-len(candidates) // _TRIED)]):
             return None
-        cells = cls(parts, candidates, 1.0)
+        cells = cls(bound, candidates, 1.0)
         width = None
         first = 0
         last = len(_WIDTHS)
@@ -293,9 +194,9 @@ class Cells:
 
     def rows(self, rows: Sequence[Tensor]) -> Tensor:
         """Return what the polynomials are multiplied by, (n, R), of encoded rows."""
-        parts = chunks(len(rows[0]), max(1, _AT_ONCE // self._parts_width))
+        parts = chunks(len(rows[0]), max(1, _AT_ONCE // self._n_numbers))
         every = ([y[part] for y in rows] for part in parts)
-        s = torch.cat([self._reduced(self._parts.of_rows(some)) for some in every])
+        s = torch.cat([self._reduced(self._bound.of_rows(some)) for some in every])
         return torch.cat([s, s.new_ones(len(s), 1)], dim=1)
 
     def scores(self, rows: Tensor) -> Tensor:
@@ -315,8 +216,8 @@ class Cells:
         inside = torch.rand(shape, generator=source, dtype=torch.float64)
         places = self._keys(at)[:, None] + inside
         points = (places * self._width).flatten(0, 1)
-        drawn = self._parts.of_rows(self._parts.drawn(at))
-        linear, common = self._parts.of_points(points)
+        drawn = self._bound.of_rows(self._bound.drawn(at))
+        linear, common = self._bound.of_points(points)
         of_points = torch.arange(len(at)).repeat_interleave(_POINTS)
         exact = (drawn[of_points] * linear).sum(1) + common
         rows = torch.cat([self._reduced(drawn), drawn.new_ones(len(at), 1)], dim=1)
@@ -362,12 +263,11 @@ class Cells:
         numbers = self._book.shape[1] * self._polynomials.index.shape[1]
         kept = dict(self._held) if len(self._held) < _NUMBERS // numbers else {}
         nodes = 0.5 * self._width * self._polynomials.nodes
-        n_features = sum(_features(view) for view in self._parts.views)
-        width = len(nodes) * (self._parts_width + n_features)
+        width = len(nodes) * (self._n_numbers + self._bound.n_features)
         for part in chunks(len(lacking), max(1, _AT_ONCE // width)):
             some = lacking[part]
             points = (centres[some][:, None] + nodes).flatten(0, 1)
-            linear, common = self._parts.of_points(points, self._slopes)
+            linear, common = self._bound.of_points(points, self._slopes)
             values = torch.cat([linear, common[:, None]], dim=1)
             of_cells = values.reshape(len(some), len(nodes), -1)
             terms = self._polynomials.coefficients @ of_cells
@@ -378,7 +278,7 @@ class Cells:
         return [cell for cell in cells if cell is not None]
 
     @property
-    def _parts_width(self) -> int:
+    def _n_numbers(self) -> int:
         return len(self._basis) if self._basis is not None else self._book.shape[1]
 
     def evaluate(
@@ -403,18 +303,16 @@ def _codes(keys: Tensor) -> Tensor:
     return code if keys.shape[1] == 1 else (code << 32) + keys[:, 1].long()
 
 
-def _features(view: ViewPosterior) -> int:
-    return int(view.draws[0].mean.shape[0])
-
-
 def _basis(linear: Tensor) -> Tensor | None:
-    """Return directions that hold a at the candidates but for what rounds away, (W, R)."""
+    """Return directions that hold a at the candidates but for what rounds away, (W, R); None where
+    they are not much fewer.
+    """
     if linear.shape[1] <= _WIDE:
         return None
     directions, triangle = torch.linalg.qr(linear.T)
     left, sizes, _ = torch.linalg.svd(triangle)
     kept = max(1, int((sizes > _LEAST * sizes[0]).sum()))
-    return torch.mm(directions, left[:, :kept])
+    return torch.mm(directions, left[:, :kept]) if 2 * kept <= linear.shape[1] else None
 
 
 @dataclass(frozen=True)

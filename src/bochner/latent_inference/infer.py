@@ -229,17 +229,20 @@ class Placer:
         Between training rows draws differ by more than small noise: where one has a row, the mean
         of all, which other rows climb, has a chasm.
         """
-        near = self._modes_of_draws(given, out.mean[:, None])
-        at = with_covariates(near.means[:, 0], given.beside)
-        away = excess(self._views, at, given.rows, given.offsets)
-        highest = near.log_weights.amax(1)
-        missed = (away > MISSED).nonzero()[:, 0]
+        missed = self._missed(given, out.mean)
+        if not len(missed):
+            return
+        some = given.of(missed)
+        # those that no draw's mode near their place explains either
+        near = self._modes_of_draws(some, out.mean[missed][:, None])
+        still = self._missed(some, near.means[:, 0])
+        missed, highest = missed[still], near.log_weights.amax(1)[still]
         for part in chunks(len(missed), _LOOKED_UP):
             index = missed[part]
             some = given.of(index)
             begun = self._modes_of_draws(some, self._probable(some), CLIMBED, _FIRST_STEPS)
             found = self._modes_of_draws(some, begun.means[:, :_N_CLIMBED])
-            rise = found.log_weights.amax(1) - highest[index]
+            rise = found.log_weights.amax(1) - highest[part]
             better = (rise > _RISE).nonzero()[:, 0]
             if not len(better):
                 continue
@@ -249,6 +252,12 @@ class Placer:
             means, covariances = found.means[:, :n_modes], found.covariances[:, :n_modes]
             weights = found.log_weights[:, :n_modes].softmax(1)
             out.put(index[better], Placement(means, covariances, weights, some.beside))
+
+    def _missed(self, given: Given, at: Tensor) -> Tensor:
+        """Return the numbers of rows that places, (n, D), do not explain."""
+        there = with_covariates(at, given.beside)
+        away = excess(self._views, there, given.rows, given.offsets)
+        return (away > MISSED).nonzero()[:, 0]
 
     def _probable(self, given: Given) -> Tensor:
         """Return where rows are most probable of some candidates and of points all around, (n, R,

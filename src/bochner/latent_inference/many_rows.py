@@ -6,18 +6,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from bochner.latent_inference.candidate_table import CandidateTable, Starts, tabulates
 from bochner.latent_inference.cells import Cells, CellTarget, celled
+from bochner.latent_inference.linear_bound import LinearBound
 from bochner.latent_inference.modes import Placement, Solution, located, solved
 from bochner.latent_inference.row_bound import Target, target_for
 from bochner.likelihoods.likelihood import Offsets
 from bochner.memory import chunks
 from bochner.processes import ALONE, Processes
 from bochner.weight_posterior.posterior import GaussianPosterior, ViewPosterior
+
+T = TypeVar("T")
 
 # Rows that are placed in cells, and whose candidates are scored, at once.
 _IN_CELLS = 4096
@@ -41,7 +45,8 @@ class ManyRows:
     tabulates : bool
         Whether rows begin at modes that a table of all candidates finds.
     cells : dict
-        Of rows by the views that they have data of; None where no cells are good enough.
+        Of rows by the views that they have all columns of; under None of rows that lack some of a
+        Gaussian view's. None where no cells are good enough.
     """
 
     def __init__(
@@ -56,7 +61,7 @@ class ManyRows:
         self._has_cells = celled(views, candidates.shape[1])
         self._table: tuple[list[Tensor], CandidateTable] | None = None
         self.tabulates = tabulates(views, candidates)
-        self.cells: dict[tuple[bool, ...], _Known | None] = {}
+        self.cells: dict[tuple[bool, ...] | None, _Known | None] = {}
 
     def place_in_cells(
         self,
@@ -66,29 +71,35 @@ class ManyRows:
         polish: bool,
         out: Placement,
     ) -> Tensor:
-        """Place rows that have all columns of a Gaussian view, or none, and no size factors;
-        return the others.
-        """
+        """Place rows that have data and no size factors; return the others."""
         views = self._views
         if not self._has_cells:
             return torch.arange(rows[0].shape[0])
         there = [~y.isnan() for y in rows]
         present = torch.stack([mask.any(1) for mask in there], dim=1)
         fits = present.any(1)
+        holes = torch.zeros_like(fits)
         for view, mask, offset in zip(views, there, offsets, strict=True):
             if isinstance(view, GaussianPosterior):
-                fits &= mask.all(1) | ~mask.any(1)
+                holes |= mask.any(1) & ~mask.all(1)
             elif offset is not None:
                 fits &= offset == 0.0
         left = ~fits
-        for kind in torch.unique(present[fits], dim=0):
-            index = (fits & (present == kind).all(1)).nonzero()[:, 0]
-            known = self._known(tuple(kind.tolist()), [y[index[:1]] for y in rows])
+        whole = fits & ~holes
+        kinds: list[tuple[tuple[bool, ...] | None, Tensor]] = [
+            (tuple(kind.tolist()), (whole & (present == kind).all(1)).nonzero()[:, 0])
+            for kind in torch.unique(present[whole], dim=0)
+        ]
+        kinds.append((None, (fits & holes).nonzero()[:, 0]))
+        for kind, index in kinds:
+            if not len(index):
+                continue
+            known = self._known(kind, [y[index[:1]] for y in rows])
             if known is None:
                 left[index] = True
                 continue
             for part in torch.split(index, _IN_CELLS):
-                some = [y[part] for y, has in zip(rows, kind, strict=True) if has]
+                some = [y[part] for y in _of_views(rows, kind)]
                 out.put(part, self._in_cells(known, some, n_modes, polish).placement)
         return left.nonzero()[:, 0]
 
@@ -102,18 +113,22 @@ class ManyRows:
             known.cells.fill(self._candidates, processes)
 
     def _known(
-        self, kind: tuple[bool, ...], row: Sequence[Tensor], processes: Processes = ALONE
+        self,
+        kind: tuple[bool, ...] | None,
+        row: Sequence[Tensor],
+        processes: Processes = ALONE,
     ) -> _Known | None:
-        """Return the cells of rows that have data of the same views, one of which is given; None
-        where none are good enough.
+        """Return the cells of rows of a kind, one of which is given; None where none are good
+        enough.
         """
         if kind not in self.cells:
             candidates = self._candidates
-            target = target_for(self._views, row, candidates.shape[1], True)
-            views = [view for view, has in zip(self._views, kind, strict=True) if has]
-            cells = Cells.of(views, target, candidates)
+            dim = candidates.shape[1]
+            views = _of_views(self._views, kind)
+            target = None if kind is None else target_for(self._views, row, dim, True)
+            cells = Cells.of(LinearBound.of(views, dim, target), candidates)
             table = None
-            if self.tabulates:
+            if self.tabulates and target is not None:
                 table = CandidateTable.of(views, target, candidates, processes)
             by_data = table is not None and all(table.by_data)
             self.cells[kind] = (
@@ -175,3 +190,12 @@ class _Known:
 
     cells: Cells
     table: CandidateTable | None
+
+
+def _of_views(of_all: Sequence[T], kind: tuple[bool, ...] | None) -> list[T]:
+    """Return what is of the views that rows of a kind have."""
+    return (
+        list(of_all)
+        if kind is None
+        else [of for of, has in zip(of_all, kind, strict=True) if has]
+    )
