@@ -13,6 +13,7 @@ another for the latents; UMAP, which holds all rows, to 100,000 of them.
 Last come ``100,000 x 2,000`` counts, ten million rows, and ``1,000,000 x 5,000``: 20 GB. After the
 table come slopes: how fast seconds grow with rows, 1 where in proportion.
 
+``--part placement`` places new rows alone, complete and with a tenth of the entries missing.
 ``--part wire`` measures what one, two and four processes send in a step over all rows, into a table
 of its own, beside what docs/scale.md computes: ``sent_mb`` by a process, counted where tensors and
 objects are given to gloo, and ``model_mb``, 8 (K^2 + K M + 2) bytes and 8 K D of the spectra;
@@ -54,6 +55,7 @@ from bochner.data.columns import dense_rows
 from bochner.fitting import landmarks
 from bochner.latent_inference.infer import Placer, place
 from bochner.latent_inference.row_bound import target_for
+from bochner.memory import chunks
 from bochner.processes import ALONE, Joined, Processes
 
 T = TypeVar("T")
@@ -383,9 +385,10 @@ def launched(path: Path, what: str, how: str, seed: int) -> list[dict[str, float
     return [json.loads(text.splitlines()[-1]) for text in said]
 
 
-def measure_placement(n_rows: int, how: str, seed: int) -> dict[str, Value]:
+def measure_placement(n_rows: int, how: str, missing: float, seed: int) -> dict[str, Value]:
     """Place new rows by cells of the latent plane, and by climbs from candidates."""
     X = np.concatenate([block for _, block in surface(2000 + n_rows, _COLUMNS, seed)])
+    X[2000:][np.random.default_rng([seed, 1]).random((n_rows, _COLUMNS)) < missing] = np.nan
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         settings: dict[str, Any] = {"init": "pca", "random_state": seed, "landmarks": None}
@@ -396,12 +399,29 @@ def measure_placement(n_rows: int, how: str, seed: int) -> dict[str, Value]:
         placed, seconds = timed(lambda: Placer(views, candidates).place(rows))
     else:
         placed, seconds = timed(lambda: place(views, candidates, rows))
-    value = target_for(views, rows, 2, True).evaluate(placed.mean, torch.arange(n_rows))[0]
+    value = [
+        target_for(views, [y[part] for y in rows], 2, missing == 0.0).evaluate(
+            placed.mean[part], torch.arange(len(rows[0][part]))
+        )[0]
+        for part in chunks(n_rows, 1000)
+    ]
     return {
         "cpu_s": seconds,
         "rows_per_s": n_rows / seconds,
-        "row_bound": float(value.median()),
+        "row_bound": float(torch.cat(value).median()),
     }
+
+
+def placements(seeds: range, n_new: int) -> Iterator[Job]:
+    """Yield placements of new rows."""
+    for seed in seeds:
+        for how, times in (("cells", 1), ("climbs", 1), ("cells", 10)):
+            placed = n_new * times
+            work = partial(measure_placement, placed, how, 0.0, seed)
+            yield Job(f"place {placed:,}", how, seed, work)
+        for how in ("cells", "climbs"):
+            work = partial(measure_placement, n_new, how, 0.1, seed)
+            yield Job(f"place {n_new:,}, 10 % missing", how, seed, work)
 
 
 def slopes(rows: list[dict[str, str]]) -> Iterator[str]:
@@ -429,11 +449,8 @@ def jobs(
     seeds: range, sizes: tuple[int, ...], n_new: int, shared: int, counted: int
 ) -> Iterator[Job]:
     """Yield every row to measure."""
+    yield from placements(seeds, n_new)
     for seed in seeds:
-        for how, times in (("cells", 1), ("climbs", 1), ("cells", 10)):
-            placed = n_new * times
-            work = partial(measure_placement, placed, how, seed)
-            yield Job(f"place {placed:,}", how, seed, work)
         for how in ("on disk", "in memory"):
             yield fits("counts", how, seed, counted, _COUNTED)
         for n_rows in sizes:
@@ -476,8 +493,15 @@ def main() -> None:
         store.collect(wires(options.seeds, 7000 if options.quick else 100_000))
         print(table(store.rows(), WIRE))
         return
+    part = sys.argv[1:3] == ["--part", "placement"]
+    if part:
+        del sys.argv[1:3]
     options = arguments(__doc__, seeds=1)
     store = Store("scale", [*SCORES], options.quick)
+    if part:
+        store.collect(placements(options.seeds, 300 if options.quick else 10_000))
+        print(table(store.rows(), SCORES))
+        return
     sizes = (7000,) if options.quick else (10_000, 100_000, 300_000, 1_000_000)
     small = (300, 7000, 6500) if options.quick else (10_000, 100_000, 10_000)
     store.collect(jobs(options.seeds, sizes, *small))

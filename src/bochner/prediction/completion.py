@@ -24,7 +24,7 @@ from torch import Tensor
 from bochner import random
 from bochner.features.fourier import columns_beside
 from bochner.latent_inference.candidates import candidate_scores, scores_at
-from bochner.latent_inference.infer import place
+from bochner.latent_inference.infer import Placer
 from bochner.latent_inference.modes import Placement
 from bochner.likelihoods.likelihood import Offsets, offsets_of, rows_of
 from bochner.memory import chunks
@@ -51,10 +51,13 @@ class Mixture:
     candidates : Tensor of shape (C, D), float64
     temperatures : mapping of view name to float or None
         None where the row's own modes complete that view better.
+    placer : Placer, optional
+        Places rows under the model, and keeps what it has found out about it.
     """
 
     candidates: Tensor
     temperatures: Mapping[str, float | None]
+    placer: Placer | None = None
 
     def exponents(self, views: Sequence[ViewPosterior], rows: Sequence[Tensor]) -> Tensor:
         """Return tau of every row, (n,): the mean over the views it lacks; NaN for rows that modes
@@ -80,7 +83,8 @@ class Mixture:
         them, if that is known.
         """
         if known is None:
-            known = place(views, self.candidates, rows, offsets, covariates=covariates)
+            placer = self.placer or Placer(views, self.candidates, tables=False)
+            known = placer.place(rows, offsets, covariates=covariates)
         return self._refined(known, views, rows, offsets)
 
     def _refined(

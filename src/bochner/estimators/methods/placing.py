@@ -314,8 +314,7 @@ class PlacingMixin(RowsMixin):
     _placed: tuple[str, Placement] | None
     _embedded: TrainingLatents
     _patterns: Patterns
-    # of the model as it is: made when it is first used
-    _placer: Placer | None = None
+    _placer: Placer | None = None  # of the model as it is
 
     @property
     def embedding_(self) -> FloatArray:
@@ -350,27 +349,28 @@ class PlacingMixin(RowsMixin):
         or all.
         """
         empty = EmptyRows()
-        placer = self._new_placer() if self._placer is None else self._placer
-        self._placer = placer
         cuts = list(self._cuts(values) if cuts is None else cuts)
         parts = self._dense_parts(values, offsets, covariates, cuts)
         for cut, (rows, row_offsets, beside) in zip(cuts, parts, strict=True):
             empty.add(cut.start, observed_views(rows).any(1).numpy())
-            yield placer.place(rows, row_offsets, covariates=beside), rows, row_offsets
+            placed = self._current_placer().place(rows, row_offsets, covariates=beside)
+            yield placed, rows, row_offsets
         empty.warn()
 
-    def _new_placer(self) -> Placer:
-        return Placer(self._fit.posterior, self._candidates)
+    def _current_placer(self) -> Placer:
+        if self._placer is None:
+            self._placer = Placer(self._fit.posterior, self._candidates)
+        return self._placer
 
     def _prepare_placing(self, some: Candidates) -> None:
         """Divide what placing begins with among processes, where most rows have all columns."""
         processes = current()
         if processes.size == 1:
             return
-        self._placer = self._new_placer()
+        self._placer = None
         # the same rows in every process
         if np.isnan(some.values).any(axis=1).mean() < 0.5:
-            self._placer.prepare(processes)
+            self._current_placer().prepare(processes)
 
     def _latents(
         self,

@@ -35,7 +35,7 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
 
     @property
     def _mixture(self) -> completion.Mixture:
-        return self._mixture_of(self._candidates, self.completion_)
+        return self._mixture_of(self._candidates, self.completion_, self._current_placer())
 
     @property
     def completion_(self) -> dict[str, float | None]:
