@@ -24,7 +24,6 @@ from bochner.regression.observations import EncodedBlock
 from bochner.regression.site_entries import RowSample
 from helpers.nonconjugate import MAKERS, small_view
 
-
 OTHER_DIMENSIONS = [("bernoulli", 1, 3), ("bernoulli", 3, 3), ("categorical", 1, 12)]
 
 
