@@ -1,6 +1,7 @@
 """Checkpoints: a fit that was stopped and continued is the fit that never stopped, bit for bit."""
 
 import errno
+import functools
 import os
 import pathlib
 
@@ -24,7 +25,7 @@ from bochner.training import checkpoint as checkpoint_module
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
     # what goes on to the same bits with few draws does so with many
-    pytest.mark.usefixtures("few_draws"),
+    pytest.mark.usefixtures("few_draws_in_module"),
 ]
 
 SETTINGS = {
@@ -40,6 +41,25 @@ def _data(n: int = 30, m: int = 6, seed: int = 0):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 2))
     return np.sin(x @ rng.normal(size=(2, m))) + 0.1 * rng.normal(size=(n, m))
+
+
+@functools.cache
+def _whole(holes: bool = False, **settings):
+    """Return a fit that never stopped, for all tests that continue one of the same settings; lists
+    are given as tuples.
+    """
+    given = {name: list(v) if isinstance(v, tuple) else v for name, v in settings.items()}
+    X = _with_holes() if holes else _data()
+    return NGMVLVM(**{**SETTINGS, **given}).fit(X)
+
+
+@pytest.fixture(scope="module")
+def begun(few_draws_in_module, tmp_path_factory):
+    """The file of a fit that was interrupted."""
+    path = tmp_path_factory.mktemp("begun") / "fit.ckpt"
+    with pytest.MonkeyPatch.context() as patch:
+        _interrupted(path, patch)
+    return path.read_bytes()
 
 
 def _interrupt_at(monkeypatch, step: int, after: int = 0):
@@ -59,6 +79,12 @@ def _interrupt_at(monkeypatch, step: int, after: int = 0):
     return lambda: monkeypatch.setattr(plan, "draw", original)
 
 
+def _with_holes():
+    X = _data()
+    X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
+    return X
+
+
 def _interrupted(path, monkeypatch, step: int = 15, X=None, after: int = 0, **settings):
     undo = _interrupt_at(monkeypatch, step, after)
     model = NGMVLVM(**{**SETTINGS, "checkpoint": path, **settings})
@@ -75,7 +101,7 @@ def test_a_fit_stopped_and_continued_is_the_fit_that_never_stopped(
     tmp_path, monkeypatch, step
 ):
     path, X = tmp_path / "fit.ckpt", _data()
-    whole = NGMVLVM(**SETTINGS).fit(X)
+    whole = _whole()
     stopped = _interrupted(path, monkeypatch, step)
     assert stopped.interrupted_
     assert not stopped.converged_
@@ -115,7 +141,7 @@ def test_a_fit_that_finishes_leaves_no_checkpoint_and_a_checkpoint_changes_nothi
     tmp_path, monkeypatch
 ):
     path, X, written = tmp_path / "fit.ckpt", _data(), []
-    plain = NGMVLVM(**SETTINGS).fit(X)
+    plain = _whole()
     original = checkpoint_module.Checkpoint.maybe
 
     def every_step(self, trainer, extra):
@@ -133,7 +159,7 @@ def test_a_fit_that_finishes_leaves_no_checkpoint_and_a_checkpoint_changes_nothi
 
 def test_a_run_killed_without_warning_continues_from_its_last_file(tmp_path, monkeypatch):
     path, X = tmp_path / "fit.ckpt", _data()
-    whole = NGMVLVM(**SETTINGS).fit(X)
+    whole = _whole()
     original = checkpoint_module.Checkpoint.maybe
 
     def die(self, trainer, extra):
@@ -154,7 +180,7 @@ def test_a_run_killed_without_warning_continues_from_its_last_file(tmp_path, mon
 def test_an_interrupt_in_the_race_is_continued_to_the_same_bits(tmp_path, monkeypatch, start):
     path, X = tmp_path / "fit.ckpt", _data()
     settings = {**SETTINGS, "init": ["pca", "random", "laplacian"]}
-    whole = NGMVLVM(**settings).fit(X)
+    whole = _whole(init=("pca", "random", "laplacian"))
     model = _interrupted(path, monkeypatch, step=2, after=start, **settings)
     assert path.exists()
     assert np.isfinite(model.embedding_).all()
@@ -170,10 +196,9 @@ def test_an_interrupt_in_the_race_is_continued_to_the_same_bits(tmp_path, monkey
 def test_starts_warmed_side_by_side_are_continued_to_the_same_bits(
     tmp_path, monkeypatch, start
 ):
-    path, X = tmp_path / "fit.ckpt", _data()
-    X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
+    path, X = tmp_path / "fit.ckpt", _with_holes()
     settings = {**SETTINGS, "init": ["pca", "random", "laplacian"], "max_iter": 40}
-    whole = NGMVLVM(**settings).fit(X)
+    whole = _whole(holes=True, init=("pca", "random", "laplacian"), max_iter=40)
     _interrupted(path, monkeypatch, 2, X, start, **settings)
     continued = NGMVLVM(**settings, checkpoint=path).fit(X)
     np.testing.assert_array_equal(continued.embedding_, whole.embedding_)
@@ -196,9 +221,9 @@ def test_starts_that_were_raced_are_not_raced_again(tmp_path, monkeypatch):
 
 def test_counts_are_continued_from_the_race_too(tmp_path, monkeypatch):
     path, X = tmp_path / "fit.ckpt", np.floor(np.exp(1.0 + _data()))
-    settings = {**SETTINGS, "likelihood": "poisson", "max_iter": 40}
+    settings = {**SETTINGS, "likelihood": "poisson", "max_iter": 30}
     whole = NGMVLVM(**settings).fit(X)
-    for step in (2, 25):  # in the race of the second start, and in training
+    for step in (2, 20):  # in the race of the second start, and in training
         after = 1 if step == 2 else 0
         _interrupted(path, monkeypatch, step, X, after, **settings)
         continued = NGMVLVM(**settings, checkpoint=path).fit(X)
@@ -208,7 +233,7 @@ def test_counts_are_continued_from_the_race_too(tmp_path, monkeypatch):
 
 def test_an_interrupt_before_any_start_leaves_a_checkpoint_of_nothing(tmp_path, monkeypatch):
     path, X = tmp_path / "fit.ckpt", _data()
-    whole = NGMVLVM(**SETTINGS).fit(X)
+    whole = _whole()
 
     def interrupt(*arguments):
         raise KeyboardInterrupt
@@ -267,9 +292,9 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("what", OTHERS)
-def test_a_checkpoint_of_other_data_or_settings_is_refused(tmp_path, monkeypatch, what):
+def test_a_checkpoint_of_other_data_or_settings_is_refused(tmp_path, begun, what):
     path = tmp_path / "fit.ckpt"
-    _interrupted(path, monkeypatch)
+    path.write_bytes(begun)
     change, settings = OTHERS[what]
     model = NGMVLVM(**{**SETTINGS, "checkpoint": path, **settings})
     with pytest.raises(
@@ -280,9 +305,9 @@ def test_a_checkpoint_of_other_data_or_settings_is_refused(tmp_path, monkeypatch
     assert path.exists()  # refusing is not deleting
 
 
-def test_a_checkpoint_of_another_kernel_is_refused(tmp_path, monkeypatch):
+def test_a_checkpoint_of_another_kernel_is_refused(tmp_path, begun):
     path = tmp_path / "fit.ckpt"
-    _interrupted(path, monkeypatch)
+    path.write_bytes(begun)
     with pytest.raises(InputError, match="other data or settings"):
         RandomFeatureLVM(**SETTINGS, kernel="sm", checkpoint=path).fit(_data())
 
@@ -303,9 +328,9 @@ def test_the_same_numbers_with_holes_elsewhere_are_other_data(tmp_path, monkeypa
         NGMVLVM(**SETTINGS, views=views, checkpoint=path).fit(second)
 
 
-def test_a_truncated_checkpoint_is_refused(tmp_path, monkeypatch):
+def test_a_truncated_checkpoint_is_refused(tmp_path, begun):
     path = tmp_path / "fit.ckpt"
-    _interrupted(path, monkeypatch)
+    path.write_bytes(begun)
     whole = path.read_bytes()
     for length in (0, 5, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
@@ -326,9 +351,9 @@ def test_a_model_is_no_checkpoint(tmp_path):
         NGMVLVM(**SETTINGS, checkpoint=path).fit(_data())
 
 
-def test_a_checkpoint_of_a_newer_schema_is_refused(tmp_path, monkeypatch):
+def test_a_checkpoint_of_a_newer_schema_is_refused(tmp_path, begun):
     path = tmp_path / "fit.ckpt"
-    _interrupted(path, monkeypatch)
+    path.write_bytes(begun)
     tensors, header = files.read(path, "checkpoint", 1)
     files.write(path, tensors, {**header, "schema": 2})
     with pytest.raises(
@@ -337,9 +362,9 @@ def test_a_checkpoint_of_a_newer_schema_is_refused(tmp_path, monkeypatch):
         NGMVLVM(**SETTINGS, checkpoint=path).fit(_data())
 
 
-def test_a_checkpoint_of_numbers_that_no_fit_has_is_refused(tmp_path, monkeypatch):
+def test_a_checkpoint_of_numbers_that_no_fit_has_is_refused(tmp_path, begun):
     path = tmp_path / "fit.ckpt"
-    _interrupted(path, monkeypatch)
+    path.write_bytes(begun)
     tensors, header = files.read(path, "checkpoint", 1)
     changed = {
         name: torch.full_like(value, 1e38) if name.startswith("module.") else value
