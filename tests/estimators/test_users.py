@@ -128,10 +128,10 @@ def test_an_engineer_with_complex_channels():
         model = bo.NGMVLVM(
             n_components=1,
             views=views,
-            n_frequencies=10,
+            n_frequencies=20,
             init="pca",
             n_init=1,
-            max_iter=100,
+            max_iter=200,
             random_state=0,
         )
         completed = bo.unstack(model.fit(observed).impute(observed), views)
