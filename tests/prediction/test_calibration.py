@@ -502,10 +502,11 @@ def test_absent_views_are_predicted_with_intervals_that_hold():
         )
 
 
+@pytest.mark.usefixtures("few_draws", "two_folds")
 def test_of_many_rows_a_sample_is_compared_and_said(tmp_path):
     X = data("negative_binomial", n=90)
     sizes = np.linspace(0.5, 2.0, 90)
-    model = fit(X, "negative_binomial")
+    model = fit(X, "negative_binomial", max_iter=10)
     few = {"n_draws": 20, "random_state": 0}
     some = evenly_spread(90, 40)
     result = bo.calibration(model, X, max_rows=40, **few)
@@ -533,6 +534,7 @@ def test_of_many_rows_a_sample_is_compared_and_said(tmp_path):
         bo.calibration(model, X, max_rows=0)
 
 
+@pytest.mark.usefixtures("few_draws", "two_folds")
 def test_the_report_is_repeatable_and_travels_as_json():
     X = data("gaussian", n=60)
     model = fit(X)
