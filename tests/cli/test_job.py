@@ -59,6 +59,15 @@ def rows(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def of_one(rows, tmp_path_factory):
+    """What one process writes."""
+    path = tmp_path_factory.mktemp("one") / "one"
+    done = run("fit", rows, *COMMAND, "--set", "max_iter=8", "--out", path)
+    assert done.exit_code == 0, done.stderr
+    return path
+
+
 def job(*words):
     """Start two processes."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -87,19 +96,18 @@ def same(model, expected):
     assert (np.abs(model.embedding_ - expected.embedding_) / spread).max() < 1e-3
 
 
-def test_two_processes_write_the_model_of_one(rows, tmp_path, forks):
-    words = ["fit", str(rows), *COMMAND, "--set", "max_iter=8", "--out"]
-    assert run(*words, tmp_path / "one").exit_code == 0
-    started = job(*words, tmp_path / "two", "--json")
-    said, errors = started.communicate()
-    assert started.returncode == 0, errors
-    assert said.count('"elbo"') == 1
+def test_two_processes_write_the_model_of_one(rows, of_one, tmp_path, forks):
+    words = ["fit", rows, *COMMAND, "--set", "max_iter=8", "--out"]
+    ended = forks.group(MAIN, *words, tmp_path / "two", "--json", count=2)
+    errors = "".join(process.stderr for process in ended)
+    assert [process.returncode for process in ended] == [0, 0], errors
+    assert "".join(process.stdout for process in ended).count('"elbo"') == 1
     assert len(errors.split("before the bound had converged")) == 2
     same(
         bo.load(tmp_path / "two" / "model.bochner"),
-        bo.load(tmp_path / "one" / "model.bochner"),
+        bo.load(of_one / "model.bochner"),
     )
-    files = {path.name for path in (tmp_path / "one").iterdir()}
+    files = {path.name for path in of_one.iterdir()}
     assert {path.name for path in (tmp_path / "two").iterdir()} == files
     # what one refuses all refuse, with one message
     ended = forks.group(MAIN, *words, tmp_path / "two", count=2)
@@ -122,10 +130,8 @@ def test_each_process_takes_the_size_factors_of_its_rows(tmp_path, forks):
     same(bo.load(tmp_path / "two"), bo.load(tmp_path / "one"))
 
 
-def test_other_commands_are_the_work_of_the_first_process(rows, tmp_path, forks):
-    model = tmp_path / "one"
-    assert run("fit", rows, *COMMAND, "--set", "max_iter=8", "--out", model).exit_code == 0
-    words = ["transform", model, rows, "--out", tmp_path / "z.npy"]
+def test_other_commands_are_the_work_of_the_first_process(rows, of_one, tmp_path, forks):
+    words = ["transform", of_one, rows, "--out", tmp_path / "z.npy"]
     ended = forks.group(MAIN, *words, count=2)
     assert [process.returncode for process in ended] == [0, 0]
     said = "Only bochner fit shares its rows: the first process of this job works alone."
