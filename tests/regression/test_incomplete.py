@@ -142,15 +142,16 @@ def test_chunks_of_rows_change_nothing(chunk_rows):
         torch.testing.assert_close(a, b)
 
 
+@pytest.mark.parametrize("n_columns", [2, 0.5])
 @pytest.mark.parametrize("sizes", [(9,), (4, 5)])
-def test_a_sample_of_columns_is_unbiased_and_so_is_its_gradient(sizes):
+def test_a_sample_of_columns_is_unbiased_and_so_is_its_gradient(sizes, n_columns):
     x, f, Y, rows, s2 = _problem(2)
     leaves, block = _leaves(x, f, s2), _block(Y, rows, sizes)
     exact = masked_evidence(x, f, s2, block)
-    # with 2 of 9 columns the start decides by its tenths of 2/9
+    # with 2 of 9 columns the start decides by its tenths of 2/9, with half a column by twentieths
     starts = [(i + 0.5) / 90 for i in range(90)]
     sampled = torch.stack(
-        [masked_evidence(x, f, s2, block, sample=Sample(2, start)) for start in starts]
+        [masked_evidence(x, f, s2, block, sample=Sample(n_columns, start)) for start in starts]
     )
     torch.testing.assert_close(sampled.mean(), exact, rtol=1e-10, atol=1e-9)
     assert float(sampled.detach().std()) > 0
@@ -167,6 +168,19 @@ def test_every_column_is_as_likely_to_be_sampled():
         assert share == pytest.approx(7 / 3)
         counts[chosen] += 1
     torch.testing.assert_close(counts, torch.full((7,), 300.0))
+    seldom = [Sample(0.5, (i + 0.5) / 700).of(7, torch.device("cpu")) for i in range(700)]
+    assert {share for _, share in seldom} == {14.0}
+    assert max(len(chosen) for chosen, _ in seldom) == 1
+    counts = torch.bincount(torch.cat([chosen for chosen, _ in seldom]), minlength=7)
+    assert counts.tolist() == [50] * 7
+
+
+@pytest.mark.parametrize(
+    ("m", "least", "expected"),
+    [(9, 0.5, 0.5), (192, 0.5, 1.5), (784, 0.5, 2.0), (9, 2.0, 2.0)],
+)
+def test_wide_blocks_have_more_columns_in_a_step(m, least, expected):
+    assert Sample.among(m, least, 0.3) == Sample(expected, 0.3)
 
 
 def test_means_that_are_not_solved_to_the_end_only_lower_the_value():

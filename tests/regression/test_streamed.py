@@ -49,7 +49,7 @@ def blocks(Y, sizes):
     return held, StreamedBlock(matrix, Rows.of(index), columns, sizes, held.n_entries)
 
 
-@pytest.mark.parametrize("sample", [None, Sample(2, 0.4)])
+@pytest.mark.parametrize("sample", [None, Sample(2, 0.4), Sample(0.5, 0.2), Sample(0.5, 0.8)])
 @pytest.mark.parametrize("sizes", [(9,), (4, 5), (1,) * 9])
 def test_value_and_gradient_are_those_of_rows_in_memory(sizes, sample, monkeypatch):
     # columns that are solved are laid aside, however few

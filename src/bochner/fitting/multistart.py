@@ -38,6 +38,7 @@ from bochner.models.lvm import LatentVariableModel, Layout
 from bochner.models.sites import SiteUpdate
 from bochner.objectives.elbo import Draws, Evaluation, elbo
 from bochner.progress import expect, progress_bar
+from bochner.regression.incomplete import SELDOM
 from bochner.training.checkpoint import AnyCheckpoint, Header, restore
 from bochner.training.trainer import Trainer
 
@@ -202,7 +203,8 @@ class Race:
         model = model_from(latents, plan.spec, *of_rows)
 
         updates: tuple[SiteUpdate | None, ...] = ()
-        how = Evaluation(n_sweeps=SWEEPS, scratch=Scratch(model.latents.mean))
+        scratch = Scratch(model.latents.mean)
+        how = Evaluation(n_sweeps=SWEEPS, scratch=scratch, determinants=SELDOM)
 
         def objective(step: int) -> Tensor:
             nonlocal updates

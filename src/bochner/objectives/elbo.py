@@ -205,6 +205,9 @@ class Evaluation:
         Memory for the features of Gaussian views, which the next evaluation may use again.
     sums : int
         Numbers of the sums of several draws that are held, at the most.
+    determinants : float
+        Columns of a Gaussian block with scattered holes whose determinants are exact, at the least;
+        of less than one, how often there is one.
     """
 
     chunk_rows: int = CHUNK_ROWS
@@ -212,6 +215,7 @@ class Evaluation:
     n_sweeps: int = 1
     scratch: Scratch | None = None
     sums: int = SUMS
+    determinants: float = N_DETERMINANTS
 
 
 PLAIN = Evaluation()
@@ -252,6 +256,7 @@ def _term(
         view.noise_variance,
         blocks,
         start=settings.start,
+        determinants=settings.how.determinants,
         chunk_rows=settings.how.chunk_rows,
         processes=settings.how.processes,
         scratch=settings.how.scratch,
@@ -451,6 +456,7 @@ def gaussian_evidence(
     blocks: tuple[Block, ...],
     *,
     start: float | None = None,
+    determinants: float = N_DETERMINANTS,
     chunk_rows: int = CHUNK_ROWS,
     processes: Processes = ALONE,
     scratch: Scratch | None = None,
@@ -459,12 +465,12 @@ def gaussian_evidence(
     ``view_evidence`` and ``evidence_with_holes``.
 
     From ``start`` on, in [0, 1), some columns of every block with holes are drawn whose
-    determinants are exact; None: all are.
+    determinants are exact, at the least so many; None: all are.
     """
     given = (x, frequencies, noise_variance)
     parts = []
     for block in blocks_with_holes(blocks):
-        sample = None if start is None else Sample(N_DETERMINANTS, start)
+        sample = None if start is None else Sample.among(block.n_columns, determinants, start)
         value = evidence_with_holes(
             block, *given, sample=sample, chunk_rows=chunk_rows, processes=processes
         )

@@ -321,7 +321,7 @@ class _Lack:
 def _lack(solution: Weights, grams: Tensor, chosen: Tensor, share: float, s2: float) -> _Lack:
     """Factor the chosen columns; sums over them stand for sums over all."""
     exact = Determinants(solution, share)
-    if max(solution.sizes) == 1:
+    if max(solution.sizes) == 1 or not len(chosen):
         shared = torch.zeros_like(solution.covariance)
         return _Lack(exact.value, exact.value, torch.zeros_like(grams), shared)
     covariances = exact.add(grams, _groups(solution.sizes, chosen))
@@ -351,7 +351,7 @@ def _residuals(
     shared = solution.covariance.to(dtype)
     covariances = lack.covariances.to(dtype)
     turned = lack.turned.to(dtype)
-    grouped = max(sizes) > 1
+    lacking = max(sizes) > 1 and len(chosen) > 0
     of_chosen = _groups(sizes, chosen)
 
     def of_part(part: _Part) -> Sequence[Tensor]:
@@ -362,7 +362,7 @@ def _residuals(
             sums = group_sums(observed, sizes)
             upstream = mean @ residual.T / s2
             weights = -sums / s2
-            if grouped:
+            if lacking:
                 mask = observed[:, chosen] * (share / s2)
                 weights = weights.index_add(1, of_chosen, mask)
                 upstream -= weighted_products(phi, covariances, mask)

@@ -72,6 +72,8 @@ def weighted_grams(features: Tensor, weights: Tensor) -> Tensor:
         well where rounding would outweigh the identity that the Gram is going to be added to
         (counts in the thousands).
     """
+    if not weights.shape[1]:
+        return features.new_zeros(0, len(features), len(features), dtype=torch.float64)
     if float(weights.sum(0).amax() * features.square().sum(0).amax()) > _HEAVY:
         features = features.double()
         weights = weights.double()
