@@ -93,6 +93,25 @@ def test_axes_of_narrow_pages_have_two_numbers_at_least(browser, model, tmp_path
     assert opened.errors == []
 
 
+def test_numbers_beside_covariances_of_large_data_are_not_cut_off(browser, tmp_path):
+    X = 3e7 * np.random.default_rng(0).normal(size=(30, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = bo.NGMVLVM(n_frequencies=8, init="pca", max_iter=3, random_state=0).fit(X)
+    opened = Page(browser, bo.report(fitted, X, path=tmp_path / "large.html"))
+    opened.tab.locator("#kernels").scroll_into_view_if_needed()
+    opened.tab.wait_for_selector("#kernels svg.chart text")
+    beyond = opened.tab.evaluate(
+        """[...document.querySelectorAll('#kernels svg.chart')].map((chart) =>
+        Math.max(...[...chart.querySelectorAll('text')].map((text) =>
+        text.getBoundingClientRect().right)) - chart.getBoundingClientRect().right)"""
+    )
+    assert len(beyond) == 1
+    assert max(beyond) <= 0.0
+    assert opened.errors == []
+    opened.tab.close()
+
+
 def test_columns_below_the_edge_of_their_box_cast_a_shadow(page):
     places = page.tab.locator("#place .bars")
     style = places.last.evaluate(

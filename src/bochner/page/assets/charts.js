@@ -5,7 +5,8 @@ function chart(spec, target) {
   const square = spec.kind !== "lines" || spec.x_range[1] === 1;
   const width = Math.max(target.clientWidth, 240);
   const height = square ? Math.min(0.92 * width, 360) : 300;
-  const right = spec.kind === "matrix" ? 84 : FRAME.right;
+  const beside = spec.kind === "matrix" ? ticks(...spec.limits, 5).map(([, label]) => label.length) : [];
+  const right = spec.kind === "matrix" ? Math.max(84, 36 + 7 * Math.max(...beside, 0)) : FRAME.right;
   const longest = Math.max(...ticks(...spec.y_range, 6).map(([, label]) => label.length), 0);
   const left = FRAME.left + 7 * longest;
   const top = FRAME.top + (spec.of ? 18 : 0);
