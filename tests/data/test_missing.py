@@ -14,8 +14,7 @@ from bochner.features.fourier import fourier_features
 from bochner.fitting.landmarks import choose, rows_of, take
 from bochner.initialization import iterative_pca
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
-from bochner.latent_inference.infer import place
-from bochner.prediction import completion
+from bochner.latent_inference.infer import Placer
 from bochner.random import generator
 from bochner.regression.incomplete import completed
 from bochner.regression.observations import IncompleteBlock
@@ -219,8 +218,9 @@ def test_training_rows_are_completed_from_where_the_fit_placed_them(tmp_path, mo
         ):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
     calls = []
+    place = Placer.place
     monkeypatch.setattr(
-        completion,
+        Placer,
         "place",
         lambda *arguments, **more: calls.append(arguments) or place(*arguments, **more),
     )
