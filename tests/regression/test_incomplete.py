@@ -173,6 +173,9 @@ def test_every_column_is_as_likely_to_be_sampled():
     assert max(len(chosen) for chosen, _ in seldom) == 1
     counts = torch.bincount(torch.cat([chosen for chosen, _ in seldom]), minlength=7)
     assert counts.tolist() == [50] * 7
+    some = [Sample(1.4, (i + 0.5) / 700).of(7, torch.device("cpu"))[0] for i in range(700)]
+    assert {len(chosen) for chosen in some} == {1, 2}
+    assert torch.bincount(torch.cat(some), minlength=7).tolist() == [140] * 7
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ class Sample:
     Attributes
     ----------
     n_columns : float
-        How many, at the most; of less than one column, how often there is one.
+        How many, at the most; of a fraction on average, so that there may be none.
     start : float
         In [0, 1).
     """
@@ -88,8 +88,8 @@ class Sample:
         """Return positions among m columns, and what each of them stands for."""
         b = min(m, self.n_columns)
         steps = (torch.arange(math.ceil(b), dtype=torch.float64) + self.start) * (m / b)
-        # of a sample that seldom has a column most have none; rounding may reach m otherwise
-        steps = steps[steps < m] if b < 1 else steps
+        # the last of a fraction is there at times; of whole numbers rounding alone may reach m
+        steps = steps[steps < m] if b % 1 else steps
         return steps.long().clamp(max=m - 1).to(device), m / b
 
 
