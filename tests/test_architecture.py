@@ -95,6 +95,7 @@ LAYERS: dict[str, str] = {
         estimators.settings estimators.column_types estimators.tables estimators.methods.rows
         estimators.surrogates
         estimators.shards estimators.tensors
+        estimators.methods.training_latents
         estimators.methods.placing estimators.methods.loadings estimators.methods.densities
         estimators.methods.prediction estimators.saving
         estimators.methods

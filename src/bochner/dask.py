@@ -291,7 +291,7 @@ def transform(
         X is no Dask array, or of other columns than at the fit; size factors or covariates are not
         those of its rows.
     """
-    from bochner.estimators.methods.placing import Placed
+    from bochner.estimators.methods.training_latents import Placed
 
     X = _checked(X)
     if X.shape[1] != model.n_features_in_:

@@ -35,8 +35,8 @@ from bochner.errors import (
 )
 from bochner.estimators import saving, shards, tensors
 from bochner.estimators.methods import rows
-from bochner.estimators.methods.placing import Placed, TrainingRows, training_rows
 from bochner.estimators.methods.prediction import PredictionMixin
+from bochner.estimators.methods.training_latents import Placed, TrainingRows, training_rows
 from bochner.estimators.settings import constraints, likelihoods, plans
 from bochner.fitting.completion_choice import Question
 from bochner.fitting.data import Candidates, FitData

@@ -121,6 +121,8 @@ class NGMVLVM(LatentVariableEstimator):
     embedding_ : ndarray of shape (N, D)
         ``transform`` of the training rows.
     embedding_std_ : ndarray of shape (N, D)
+        Standard deviations of the latents. Of more than 5,000 rows they are found when they are
+        first asked for, or the model is saved or copied; until then it holds X.
     elbo_, elbo_se_ : float
         The bound on log p(X) over 32 fresh draws (8 of more than 10,000 rows, or where a view is
         not Gaussian or has scattered holes) and its standard error, nats, original units.

@@ -13,7 +13,7 @@ import torch
 from bochner.data.covariates import CovariateCoding
 from bochner.data.views import Scaling
 from bochner.errors import InputError
-from bochner.estimators.methods.placing import Placed
+from bochner.estimators.methods.training_latents import Placed
 from bochner.estimators.settings.likelihoods import SizeFactors
 from bochner.estimators.tables import coding_from_json
 from bochner.io import files

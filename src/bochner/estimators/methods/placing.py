@@ -1,14 +1,10 @@
-"""Rows of the caller to places in latent space, part by part; those of the training rows are kept,
-or found when they are first asked for.
-"""
+"""Rows of the caller to places in latent space, part by part."""
 
 from __future__ import annotations
 
-import functools
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,11 +15,10 @@ from torch import Tensor
 
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import dense_rows
-from bochner.data.file_arrays import changed
-from bochner.data.row_sources import RowSource
 from bochner.data.views import fingerprint
 from bochner.estimators import tensors
-from bochner.estimators.methods.rows import EmptyRows, KnownRows, Patterns, RowsMixin
+from bochner.estimators.methods.rows import EmptyRows, Patterns, RowsMixin
+from bochner.estimators.methods.training_latents import MeanAndStd, Placed, TrainingLatents
 from bochner.fitting.data import Candidates
 from bochner.fitting.placed_rows import NotKept, Places, say_placed
 from bochner.latent_inference.infer import Placer
@@ -32,279 +27,12 @@ from bochner.likelihoods.likelihood import offsets_of
 from bochner.prediction.latent_calibration import Check, check, widened
 from bochner.prediction.row_posterior import latent_limits, latent_std, observed_views
 from bochner.processes import current
-from bochner.processes.isolation import isolated
-
-MeanAndStd = tuple[FloatArray, FloatArray]
+from bochner.progress import say
 
 # Training rows whose patterns of holes rows have on which standard deviations are checked.
 _PATTERNS = 4
 # Numbers in the covariances of places that are remembered.
 _REMEMBERED = 2**25
-
-
-class TrainingRows(ABC):
-    """The rows of a fit, while it lasts."""
-
-    @abstractmethod
-    def placed(
-        self,
-        model: PlacingMixin,
-        offsets: list[Tensor | None],
-        some: Candidates,
-        covariates: Tensor,
-        kept: Places,
-    ) -> tuple[TrainingLatents, KnownRows]:
-        """Return their latents, as far as they are found now, and the rows that reports look at;
-        those that are found later are kept.
-        """
-
-
-@dataclass(frozen=True)
-class HeldRows(TrainingRows):
-    """Rows in memory.
-
-    Attributes
-    ----------
-    values : ndarray or sparse matrix of shape (N, M)
-    """
-
-    values: FloatArray
-
-    def placed(
-        self,
-        model: PlacingMixin,
-        offsets: list[Tensor | None],
-        some: Candidates,
-        covariates: Tensor,
-        kept: Places,  # noqa: ARG002 - nothing is found later
-    ) -> tuple[Unchecked, KnownRows]:
-        """Place them; reports look at all of them where no other process has any."""
-        values = self.values
-        if some.values is not values:
-            given = (values, offsets, covariates)
-            mean, std = model._latents(*given, checked=False, kept=NotKept())
-            return Unchecked(mean, std), _placed(some, model)
-        placement = model._place(values, offsets, covariates)
-        model._remember(values, placement)
-        std = model._stds(values, offsets, placement)
-        latents = Unchecked(placement.mean.numpy().astype(values.dtype), std)
-        return latents, KnownRows(values, offsets, some.index, placement, std)
-
-
-@dataclass(frozen=True)
-class StoredRows(TrainingRows):
-    """Rows that are not in memory.
-
-    Attributes
-    ----------
-    source : RowSource
-    checksum : int
-        When the fit began.
-    """
-
-    source: RowSource
-    checksum: int
-
-    def placed(
-        self,
-        model: PlacingMixin,
-        offsets: list[Tensor | None],
-        some: Candidates,
-        covariates: Tensor,
-        kept: Places,
-    ) -> tuple[Unplaced, KnownRows]:
-        """Leave them to be placed when somebody asks; refuse those that changed in the fit."""
-        current().together(self.check)
-        return Unplaced(self, offsets, covariates, kept), _placed(some, model)
-
-    def check(self) -> None:
-        """Refuse rows that are others than in the fit."""
-        if self.source.checksum() != self.checksum:
-            raise changed("others than when the fit began")
-
-
-@functools.singledispatch
-def training_rows(values: Any) -> TrainingRows:
-    """Return the rows that a fit begins with."""
-    return HeldRows(values)
-
-
-@training_rows.register
-def _(values: RowSource) -> TrainingRows:
-    return StoredRows(values, values.checksum())
-
-
-class TrainingLatents(ABC):
-    """Latents of the training rows, as far as somebody has asked for them."""
-
-    @property
-    @abstractmethod
-    def dtype(self) -> np.dtype[np.generic]:
-        """That of the training rows."""
-
-    @abstractmethod
-    def located(self, model: PlacingMixin) -> Located:
-        """Return them with their means."""
-
-    @abstractmethod
-    def whole(self, model: PlacingMixin) -> Placed:
-        """Return them with their means and standard deviations."""
-
-    @abstractmethod
-    def lasting(self, model: PlacingMixin) -> TrainingLatents:
-        """Return them without rows of the training data."""
-
-
-@dataclass(frozen=True)
-class Unplaced(TrainingLatents):
-    """Latents that were not asked for yet.
-
-    Attributes
-    ----------
-    rows : StoredRows
-    offsets : list over views of Tensor of shape (N,), or None
-        Logarithms of these rows' size factors.
-    covariates : Tensor of shape (N, L)
-        Of these rows.
-    kept : Places
-        Knows where an earlier run placed rows, and keeps where this one does.
-    """
-
-    rows: StoredRows
-    offsets: list[Tensor | None]
-    covariates: Tensor
-    kept: Places
-
-    @property
-    def dtype(self) -> np.dtype[np.generic]:
-        """That of the source."""
-        return self.rows.source.dtype
-
-    def located(self, model: PlacingMixin) -> Located:
-        """Place the rows: half the work of standard deviations, too."""
-        mean, _ = self._placed(model, with_std=False)
-        return OnlyMeans(mean, self)
-
-    def whole(self, model: PlacingMixin) -> Placed:
-        """Place the rows, once for both."""
-        return Placed(*self._placed(model, with_std=True))
-
-    def lasting(self, model: PlacingMixin) -> Placed:
-        """Place the rows: a copy does not have them."""
-        return self.whole(model)
-
-    def _placed(self, model: PlacingMixin, with_std: bool) -> MeanAndStd:
-        self.rows.check()
-        given = (self.rows.source, self.offsets, self.covariates)
-        return isolated(model._latents)(*given, with_std=with_std, kept=self.kept)
-
-
-@dataclass(frozen=True)
-class Located(TrainingLatents):
-    """Latents whose means are known.
-
-    Attributes
-    ----------
-    mean : ndarray of shape (N, D)
-    """
-
-    mean: FloatArray
-
-    @property
-    def dtype(self) -> np.dtype[np.generic]:
-        """That of the means."""
-        return self.mean.dtype
-
-    def located(self, model: PlacingMixin) -> Self:
-        """Return them as they are."""
-        del model
-        return self
-
-
-@dataclass(frozen=True)
-class OnlyMeans(Located):
-    """Latents of rows that are not in memory, whose standard deviations were not asked for yet.
-
-    Attributes
-    ----------
-    rest : Unplaced
-    """
-
-    rest: Unplaced
-
-    def whole(self, model: PlacingMixin) -> Placed:
-        """Place the rows again, for both."""
-        return self.rest.whole(model)
-
-    def lasting(self, model: PlacingMixin) -> Placed:
-        """Place the rows again: a copy does not have them."""
-        return self.whole(model)
-
-
-@dataclass(frozen=True)
-class Unchecked(Located):
-    """Latents whose standard deviations were not asked for yet.
-
-    Attributes
-    ----------
-    std : ndarray of shape (N, D), float64
-        As Laplace's approximations have them.
-    """
-
-    std: FloatArray
-
-    def whole(self, model: PlacingMixin) -> Placed:
-        """Widen the standard deviations by what the check of them finds."""
-        std = widened(torch.from_numpy(self.std), isolated(model._check)().excess).numpy()
-        return Placed(self.mean, std.astype(self.mean.dtype))
-
-    def lasting(self, model: PlacingMixin) -> Unchecked:
-        """Return them as they are."""
-        del model
-        return self
-
-
-@dataclass(frozen=True)
-class Placed(Located):
-    """Latents that are known.
-
-    Attributes
-    ----------
-    std : ndarray of shape (N, D)
-    """
-
-    std: FloatArray
-
-    def whole(self, model: PlacingMixin) -> Placed:
-        """Return them as they are."""
-        del model
-        return self
-
-    def lasting(self, model: PlacingMixin) -> Placed:
-        """Return them as they are."""
-        del model
-        return self
-
-
-def _placed(some: Candidates, model: PlacingMixin) -> KnownRows:
-    """Place the candidates, and no other rows: each of several processes a part of them."""
-    processes = current()
-    n_rows = len(some.index)
-    offsets = offsets_of(some.offsets, some.index)
-    values = dense_rows(some.values, some.index.numpy())
-    covariates = some.covariates[some.index]
-
-    def of_part(part: slice) -> tuple[Placement, NDArray[np.float64]]:
-        given = values[part], offsets_of(offsets, part)
-        placement = model._place(*given, covariates[part])
-        return placement, model._stds(*given, placement)
-
-    part = processes.part(n_rows)
-    # fewer candidates than processes leave some of these without any
-    here = of_part(part) if part.start < part.stop else None
-    placements, stds = zip(*filter(None, processes.gathered(here)), strict=True)
-    given = torch.arange(n_rows), Placement.joined(placements), np.concatenate(stds)
-    return KnownRows(values, offsets, *given)
 
 
 class PlacingMixin(RowsMixin):
@@ -464,27 +192,38 @@ class PlacingMixin(RowsMixin):
         return mean, std, low, high
 
     def _stds(
-        self, values: FloatArray, offsets: list[Tensor | None], placement: Placement
+        self,
+        values: FloatArray,
+        offsets: list[Tensor | None],
+        placement: Placement,
+        wanted: Tensor | None = None,
     ) -> NDArray[np.float64]:
-        """Return standard deviations of all placed rows, unchecked, (n, D)."""
+        """Return standard deviations of placed rows, or of the wanted ones of them, (n,), bool;
+        unchecked, (n, D).
+        """
+        if wanted is None:
+            wanted = torch.ones(len(placement.mean), dtype=torch.bool)
         parts = []
         start = 0
         for rows, row_offsets, _ in self._dense_parts(values, offsets, placement.covariates):
             stop = start + len(rows[0])
-            parts.append(
-                self._raw_std(placement.of(torch.arange(start, stop)), rows, row_offsets)
-            )
+            index = wanted[start:stop].nonzero()[:, 0]
+            places = placement.of(start + index)
+            shown = [y[index] for y in rows]
+            parts.append(self._raw_std(places, shown, offsets_of(row_offsets, index)))
+            if len(rows[0]) < len(wanted):
+                say(f"standard deviations, {stop:,} of {len(wanted):,} rows")
             start = stop
         stds: NDArray[np.float64] = torch.cat(parts).numpy()
         return stds
 
-    def _remember(self, values: FloatArray, placement: Placement) -> None:
-        """Keep where the training rows lie, if that is small: completing them is what usually comes
-        next.
+    def _remember(self, values: FloatArray, placement: Placement, digest: str) -> None:
+        """Keep where the training rows, which a digest tells from others, lie, if that is small:
+        completing them is what usually comes next.
         """
         small = placement.covariances.numel() <= _REMEMBERED and not sp.issparse(values)
         small = small and not placement.covariates.shape[1]
-        self._placed = (fingerprint([values], {}), placement) if small else None
+        self._placed = (digest, placement) if small else None
 
     def _recall(self, values: FloatArray, offsets: list[Tensor | None]) -> Placement | None:
         """Return where rows lie if they are the training rows of this very fit, without size
