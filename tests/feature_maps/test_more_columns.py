@@ -11,9 +11,11 @@ import pytest
 import torch
 
 from bochner.feature_maps.krein import KreinFeatures
+from bochner.kernels.function import FunctionKernel
 from bochner.krein import growth
-from bochner.krein.growth import copied
+from bochner.krein.growth import copied, fit_grown
 from bochner.krein.signed_frequencies import GaussianFrequencies
+from bochner.krein.sketch import Sketch
 
 COLUMNS, SEEDS = (8, 16, 64), range(3)
 
@@ -40,9 +42,11 @@ def each_search_once():
         yield
 
 
-def _hellinger(X):
-    rows = X / np.linalg.norm(X, axis=1, keepdims=True)
-    return np.sqrt(rows @ rows.T)
+def _hellinger(X, Y=None):
+    rows, others = (
+        Z / np.linalg.norm(Z, axis=1, keepdims=True) for Z in (X, X if Y is None else Y)
+    )
+    return np.sqrt(rows @ others.T)
 
 
 def _error(inference, n_columns, seed, max_iter, shape=(60, 3)):
@@ -91,6 +95,20 @@ def test_of_few_rows_more_columns_are_no_worse_on_others(n, d):
         errors.append(np.mean(of_seeds))
     for few, many in itertools.pairwise(errors):
         assert many <= 1.03 * few
+
+
+@pytest.mark.parametrize(("n", "d", "seed"), [(60, 3, 0), (100, 5, 0), (100, 5, 2)])
+def test_more_frequencies_by_gradient_are_never_worse_on_rows_held_out(n, d, seed):
+    x = torch.as_tensor(np.random.default_rng(seed).uniform(size=(n, d)))
+    sketch = Sketch.of(FunctionKernel(_hellinger), x[: n - n // 4], x[n - n // 4 :])
+    errors = []
+    for count in (8, 16, 32, 64):
+        source = torch.Generator().manual_seed(seed)
+        kernel = fit_grown(sketch, count, 2, 10, source).frequencies.kernel
+        away = kernel(sketch.held_out, sketch.held_out) - sketch.held_target
+        errors.append(float(away.fill_diagonal_(0.0).square().sum()))
+    for few, many in itertools.pairwise(errors):
+        assert many <= few * (1.0 + 1e-9)
 
 
 def test_copies_have_the_same_kernel():
