@@ -449,6 +449,22 @@ def test_size_factors_in_another_order_than_the_rows_are_refused(
         TAKE[name](model, frame, depth[::-1])
 
 
+def test_intervals_of_counts_are_calibrated_with_the_size_factors_and_not_without(sized):
+    """Of the same hidden entries; rows differ in depth by a factor of ten and more."""
+    model, frame, depth = sized
+    covered = [0.0, 0.0]
+    for seed in range(4):
+        for i, sizes in enumerate((depth, None)):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                result = bo.calibration(
+                    model, frame, size_factors=sizes, n_draws=50, random_state=seed
+                )
+            covered[i] += result.views["x"].coverage[0.95] / 4
+    assert covered[0] > 0.88
+    assert covered[1] < 0.8
+
+
 def test_labels_of_a_map_in_another_order_than_the_rows_of_the_fit_are_refused(sized):
     pytest.importorskip("matplotlib")
     model, _, depth = sized
