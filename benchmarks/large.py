@@ -6,8 +6,9 @@ all; 6,000 were tried on seeds 100 to 102 alone. k-NN accuracy of
 landmarks and of rows that were placed stand side by side, as does the bound of all rows before and
 after the joint steps. UMAP, beside it, runs unseeded, because a seeded one has a single thread.
 ``wall`` is what a clock shows with as many threads as ``--threads`` says, ``seconds`` what all of
-them spend, waiting for each other included: nothing else may run beside it. Labels are used for
-accuracies printed and for no choice.
+them spend, waiting for each other included: nothing else may run beside it; ``std_seconds`` of
+standard deviations of all rows, asked for afterwards. Labels are used for accuracies printed and
+for no choice.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from harness import Job, Protocol, Value, apart, arguments, clocked, table, timed_warm
+from harness import Job, Protocol, Value, apart, arguments, clocked, table, timed, timed_warm
 from numpy.typing import NDArray
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.neighbors import KNeighborsClassifier
@@ -34,6 +35,7 @@ SCORES = {
     "placed_knn10": ".3f",
     "wall": ".1f",
     "seconds": ".1f",
+    "std_seconds": ".1f",
     "elbo_placed": ".0f",
     "elbo_joint": ".0f",
     "steps": ".0f",
@@ -78,6 +80,7 @@ def measure_ours(name: str, n_rows: int, seed: int, landmarks: Any) -> dict[str,
         (_, wall), seconds = timed_warm(
             "ours", lambda: clocked(lambda: model.fit(X)), lambda: warm.fit(X[:400])
         )
+        _, std_seconds = timed(lambda: model.embedding_std_)
     first, tenth = correct(model.embedding_, labels, 1), correct(model.embedding_, labels, 10)
     chosen = np.zeros(len(X), dtype=bool)
     report = model.landmarks_ or {
@@ -93,6 +96,7 @@ def measure_ours(name: str, n_rows: int, seed: int, landmarks: Any) -> dict[str,
         "placed_knn10": float(tenth[~chosen].mean()) if not chosen.all() else float("nan"),
         "wall": wall,
         "seconds": seconds,
+        "std_seconds": std_seconds,
         "elbo_placed": report["elbo_placed"],
         "elbo_joint": report["elbo_joint"],
         "steps": model.n_iter_,
