@@ -410,8 +410,8 @@ class KnownRows:
     index : Tensor of shape (C,), int64
         Which of them the candidates are.
     placement : Placement
-    std : ndarray of shape (C, D), float64
-        Of the candidates, not yet checked.
+    std : ndarray of shape (S, D), float64
+        Of some of them at the least, not yet checked.
     """
 
     values: FloatArray
