@@ -249,6 +249,22 @@ def test_a_step_that_is_near_is_taken_with_the_rise_it_promises():
     assert len(evaluations) > 2
 
 
+def test_a_step_that_the_radius_cuts_ends_no_climb_however_it_is_rounded():
+    angle = torch.linspace(0.0, 6.0, 200)
+    tops = 0.77 * torch.stack([angle.cos(), angle.sin()], dim=1)
+
+    class Flat:
+        def evaluate(self, x, rows):
+            away = x - tops[rows]
+            bends = -0.09 * torch.eye(2).expand(len(x), -1, -1)
+            return -0.045 * away.square().sum(1), -0.09 * away, bends
+
+    # 0.77 away, the promise is that of a step which ends a climb; the radius is 0.5
+    ends = climb(Flat(), torch.zeros(200, 2), torch.arange(200), Limits(1e-2, near=0.3))
+    torch.testing.assert_close(ends.x, tops, atol=1e-5, rtol=0.0)
+    torch.testing.assert_close(ends.value, torch.zeros(200), atol=1e-5, rtol=0.0)
+
+
 @pytest.mark.parametrize("steepness", [1e6, 1e9, 1e12])
 def test_a_climb_along_a_curved_ridge_arrives_at_its_top(steepness):
     """Steps back to the crest are short; those along it must not be as short for that."""

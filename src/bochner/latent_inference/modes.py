@@ -120,6 +120,9 @@ class Climbs(NamedTuple):
 # of ordinary tables two in a hundred take more than so many steps or go back more often. Climbs of
 # nine to twelve steps under wavy kernels were seen to end where rounding sent them.
 _LONG, _BACK = 8, 3
+# Share of the radius that a step which was not cut to it is shorter than: rounding may leave a cut
+# one a little below.
+_INSIDE = 0.999
 # Short steps in a row after which a climb ends whatever they promise: slopes of counts of 2^50 are
 # rounded to what no step takes away, and climbs took all their steps.
 _IDLE = 30
@@ -189,7 +192,7 @@ def climb(
         step, gain = newton_step(gradient[active], hessian[active], radius[active])
         best = leaders.scatter_reduce(0, rows, value, "amax")[rows[active]]
         length = step.norm(dim=1)
-        close = (2.0 * gain <= limits.near**2) & (length < radius[active])
+        close = (2.0 * gain <= limits.near**2) & (length < _INSIDE * radius[active])
         still = length <= limits.tolerance
         idle[active] = torch.where(still, idle[active] + 1, 0)
         short = (still & ((gain <= promised) | (idle[active] > _IDLE))) | close
@@ -483,10 +486,7 @@ def _settled(
 
 
 def _polished(
-    target: Target | CellTarget,
-    starts: Tensor,
-    hessian: Tensor,
-    rows: Tensor,
+    target: Target | CellTarget, starts: Tensor, hessian: Tensor, rows: Tensor
 ) -> Climbs:
     """Climb in double precision and return modes with their values and Hessians.
 
