@@ -120,3 +120,25 @@ def test_a_refit_on_an_array_forgets_the_names_of_columns():
     model.fit(_data())
     assert not hasattr(model, "feature_names_in_")
     assert torch.is_grad_enabled()
+
+
+LAYOUTS = {
+    "columns one after the other": np.asfortranarray,
+    "parts of a larger table": lambda X: np.repeat(np.repeat(X, 3, 0), 2, 1)[::3, ::2],
+    "backwards": lambda X: X[::-1, ::-1].copy()[::-1, ::-1],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("likelihood", ["gaussian", "poisson"])
+def test_fits_do_not_depend_on_how_a_table_lies_in_memory(likelihood, layout):
+    X = _data() if likelihood == "gaussian" else np.rint(3.0 * np.exp(_data()))
+    X[np.random.default_rng(1).random(X.shape) < 0.1] = np.nan
+    params = SMALL | {"max_iter": 12, "views": {"a": [0, 1, 2], "b": [4, 3]}}
+    one, other = (
+        bo.NGMVLVM(likelihood=likelihood, **params).fit(rows)
+        for rows in (X, LAYOUTS[layout](X))
+    )
+    np.testing.assert_array_equal(other.embedding_, one.embedding_)
+    assert other.elbo_ == one.elbo_
+    np.testing.assert_array_equal(other.impute(X), one.impute(X))

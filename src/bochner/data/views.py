@@ -114,9 +114,9 @@ class Scaling:
 
     def apply(self, X: FloatArray) -> FloatArray:
         """Map X, shape (N, M), to scaled units; the floating type of X is kept, the arithmetic is
-        in float64.
+        in float64. However X lies in memory, rows lie one after the other: sums are rounded alike.
         """
-        Z = np.empty_like(X)
+        Z = np.empty_like(X, order="C")
         np.subtract(X, self.centre, out=Z, casting="same_kind")
         return np.divide(Z, self.scale, out=Z, casting="same_kind")
 
@@ -218,8 +218,8 @@ class ExactSum:
 
 
 def _parts(X: FloatArray) -> Iterator[FloatArray]:
-    """Cut rows, which need not be in memory."""
-    return (X[rows] for rows in passes(X.shape))
+    """Cut rows, which need not be in memory; sums are rounded alike however X lies there."""
+    return (np.ascontiguousarray(X[rows]) for rows in passes(X.shape))
 
 
 @dataclass(frozen=True)
