@@ -1,6 +1,7 @@
 """Fits whose bound and posterior are known less well: for tests that do not look at them."""
 
 from bochner.fitting import landmarks, multistart, plan
+from bochner.prediction import latent_calibration
 
 
 def know_less(put=setattr):
@@ -10,3 +11,6 @@ def know_less(put=setattr):
     put(plan, "LATENT_DRAWS", 2)
     put(landmarks, "_DRAWS", 4)
     put(multistart, "_RACE_DRAWS", 4)
+    # rows of the model on which standard deviations of latents are checked
+    put(latent_calibration, "_N_LATENTS", 32)
+    put(latent_calibration, "_LEAST", 16)
