@@ -38,6 +38,13 @@ def two_folds(monkeypatch):
     monkeypatch.setattr("bochner.prediction.tempering._FOLDS", 2)
 
 
+@pytest.fixture
+def quick_choice(two_folds, monkeypatch):
+    """The same by few rows besides, and by no fit of its own."""
+    monkeypatch.setattr("bochner.prediction.tempering._PLACED_ROWS", 10)
+    monkeypatch.setattr("bochner.fitting.completion_choice._LEAST_ROWS", 1000)
+
+
 @pytest.fixture(scope="session")
 def forks():
     """What starts processes that begin with everything imported."""

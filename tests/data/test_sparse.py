@@ -183,7 +183,7 @@ def test_a_sparse_fit_is_the_dense_one(kind, landmarks):
         assert sparse.score(rows) == pytest.approx(score)
 
 
-@pytest.mark.usefixtures("two_folds")
+@pytest.mark.usefixtures("quick_choice")
 def test_columns_of_a_sparse_matrix_are_views_and_size_factors_are_totals():
     X = np.hstack([_counts(), (_counts(seed=3) > 0).astype(float), _counts(seed=4) - 1.0])
     views = {"rna": slice(0, 7), "open": slice(7, 14), "real": list(range(14, 21))}

@@ -106,7 +106,7 @@ CODE = {"README": (ROOT / "README.md").read_text()} | PAGES
 TESTED_APART = {page for page in PAGES if Path(__file__).with_name(f"test_{page}.py").exists()}
 
 
-@pytest.mark.usefixtures("few_draws", "two_folds")
+@pytest.mark.usefixtures("few_draws", "quick_choice")
 @pytest.mark.parametrize(
     "page",
     [name for name, text in CODE.items() if BLOCK.search(text) and name not in TESTED_APART],

@@ -7,9 +7,7 @@ import pytest
 import torch
 
 import bochner as bo
-from bochner.fitting import completion_choice
 from bochner.likelihoods import NegativeBinomial, Poisson
-from bochner.prediction import tempering
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -19,13 +17,6 @@ pytestmark = [
 ]
 
 VIEWS = {"a": slice(0, 4), "b": slice(4, 8)}
-
-
-@pytest.fixture
-def quick_choice(two_folds, monkeypatch):
-    """How rows that lack a view are completed is chosen by few rows and no fit of its own."""
-    monkeypatch.setattr(tempering, "_PLACED_ROWS", 10)
-    monkeypatch.setattr(completion_choice, "_LEAST_ROWS", 1000)
 
 
 def _counts(seed, largest):

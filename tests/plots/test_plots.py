@@ -547,7 +547,7 @@ def test_labels_that_are_missing_are_no_class(model):
         assert {text.get_text() for text in ax.texts} == {"a", "b"}
 
 
-@pytest.mark.usefixtures("two_folds")
+@pytest.mark.usefixtures("quick_choice")
 def test_many_views_have_a_legend_that_covers_nothing_and_marks_of_their_own():
     rng = np.random.default_rng(0)
     X = np.tanh(rng.normal(size=(30, 1)) + 0.1 * rng.normal(size=(30, 24)))

@@ -502,7 +502,7 @@ def test_absent_views_are_predicted_with_intervals_that_hold():
         )
 
 
-@pytest.mark.usefixtures("few_draws", "two_folds")
+@pytest.mark.usefixtures("few_draws", "quick_choice")
 def test_of_many_rows_a_sample_is_compared_and_said(tmp_path):
     X = data("negative_binomial", n=90)
     sizes = np.linspace(0.5, 2.0, 90)
@@ -534,7 +534,7 @@ def test_of_many_rows_a_sample_is_compared_and_said(tmp_path):
         bo.calibration(model, X, max_rows=0)
 
 
-@pytest.mark.usefixtures("few_draws", "two_folds")
+@pytest.mark.usefixtures("few_draws", "quick_choice")
 def test_the_report_is_repeatable_and_travels_as_json():
     X = data("gaussian", n=60)
     model = fit(X)
