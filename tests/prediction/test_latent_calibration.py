@@ -17,7 +17,14 @@ from bochner.prediction.row_posterior import (
     latent_std,
     predictive_placement,
 )
-from helpers.posteriors import count_view, drawn_rows, gaussian_view, half_seen_view
+from helpers.posteriors import (
+    count_view,
+    drawn_rows,
+    gaussian_view,
+    half_seen_view,
+    log_joint_of,
+    nodes_that_count,
+)
 
 
 def _exact(view, y, centre, n_nodes):
@@ -26,11 +33,10 @@ def _exact(view, y, centre, n_nodes):
     """
     dim = centre.shape[1]
     side = torch.linspace(-6, 6, n_nodes, dtype=torch.float64)
-    grid = torch.cartesian_prod(*[side] * dim).reshape(-1, dim)
     out = []
     for row, z in zip(view.encode(y), centre, strict=True):
-        joint = log_likelihood(by_draw([view], [row.expand(len(grid), -1)]), grid, [None])
-        share = (joint - 0.5 * grid.square().sum(1)).softmax(0)
+        grid, joint = nodes_that_count(log_joint_of(view, row), side, dim)
+        share = joint.softmax(0)
         away, order = (grid - z).abs().sort(0)
         held = share[order].cumsum(0)
         root = (share[:, None] * (grid - z).square()).sum(0).sqrt()
@@ -71,11 +77,10 @@ def test_modes_where_weights_are_uncertain_are_not_missed(dim, n_nodes):
     placement = place([view], x, [y])
     std = latent_std([view], x, placement, [y], [None])
     side = torch.linspace(-5, 5, n_nodes, dtype=torch.float64)
-    grid = torch.cartesian_prod(*[side] * dim).reshape(-1, dim)
     exact = []
     for row, z in zip(view.encode(y), placement.mean, strict=True):
-        joint = log_likelihood(by_draw([view], [row.expand(len(grid), -1)]), grid, [None])
-        share = (joint - 0.5 * grid.square().sum(1)).softmax(0)
+        grid, joint = nodes_that_count(log_joint_of(view, row), side, dim)
+        share = joint.softmax(0)
         exact.append((share[:, None] * (grid - z).square()).sum(0).sqrt())
     ratio = torch.stack(exact) / std
     assert float(ratio.square().mean().sqrt()) < 1.4

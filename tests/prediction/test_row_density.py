@@ -13,20 +13,24 @@ from bochner.prediction.decoding import sample_at
 from bochner.prediction.row_batch import Batch, by_draw, log_likelihood, row_keys
 from bochner.prediction.row_density import log_density
 from bochner.random import generator
-from helpers.posteriors import count_view, drawn_rows, gaussian_view, half_seen_view
+from helpers.posteriors import (
+    count_view,
+    drawn_rows,
+    gaussian_view,
+    half_seen_view,
+    log_joint_of,
+    nodes_that_count,
+)
 
 
 def _integral(view, rows, dim, n_nodes, reach=9):
     """The density of every row by the trapezoidal rule: exact for smooth integrands that vanish."""
     side = torch.linspace(-reach, reach, n_nodes, dtype=torch.float64)
-    grid = torch.cartesian_prod(*[side] * dim).reshape(-1, dim)
-    prior = -0.5 * (grid.square().sum(1) + dim * math.log(2 * math.pi))
+    factor = dim * (math.log(float(side[1] - side[0])) - 0.5 * math.log(2 * math.pi))
     out = []
     for y in view.encode(rows):
-        joint = (
-            log_likelihood(by_draw([view], [y.expand(len(grid), -1)]), grid, [None]) + prior
-        )
-        out.append(joint.logsumexp(0) + dim * math.log(float(side[1] - side[0])))
+        _, joint = nodes_that_count(log_joint_of(view, y), side, dim)
+        out.append(joint.logsumexp(0) + factor)
     return torch.stack(out)
 
 

@@ -8,6 +8,7 @@ from bochner.features.fourier import fourier_features
 from bochner.kernels.spectral_mixture import NextGenSpectralMixture
 from bochner.likelihoods.likelihood import Gaussian
 from bochner.prediction.decoding import sample_at
+from bochner.prediction.row_batch import by_draw, log_likelihood
 from bochner.random import generator
 from bochner.weight_posterior.conditioning import SharedDraw
 from bochner.weight_posterior.posterior import ViewPosterior
@@ -38,6 +39,29 @@ def drawn_rows(view, dim, n, seed=3):
     source = generator(seed, "rows")
     x = torch.randn(n, dim, generator=source, dtype=torch.float64)
     return x, sample_at([view], x, source)
+
+
+def nodes_that_count(log_joint, side, dim, every=5):
+    """Nodes of a grid, (T, D), and log_joint there, (T,): those nearest to nodes of a coarse one,
+    every so many-th of it, where a density is not less than e^-30 of the largest.
+    """
+    coarse = side[::every]
+    value = log_joint(torch.cartesian_prod(*[coarse] * dim).reshape(-1, dim))
+    counts = (value > value.max() - 30.0).reshape([len(coarse)] * dim)
+    nearest = ((torch.arange(len(side)) + every // 2) // every).clamp(max=len(coarse) - 1)
+    near = counts[torch.meshgrid(*[nearest] * dim, indexing="ij")].flatten()
+    grid = torch.cartesian_prod(*[side] * dim).reshape(-1, dim)[near]
+    return grid, log_joint(grid)
+
+
+def log_joint_of(view, row):
+    """log p(y, x) of an encoded row as a function of places (T, D), but for the prior's factor."""
+
+    def at(x):
+        data = by_draw([view], [row.expand(len(x), -1)])
+        return log_likelihood(data, x, [None]) - 0.5 * x.square().sum(1)
+
+    return at
 
 
 def count_view(likelihood, m, intercept, size, seed=0, key="counts", dim=1):
