@@ -21,7 +21,6 @@ from bochner.errors import InputError, ModelFileError
 from bochner.estimators import saving
 from bochner.fitting import plan
 from bochner.io import files
-from bochner.prediction import latent_calibration
 from bochner.training.trainer import Options
 from helpers.models import spec_of
 
@@ -36,12 +35,8 @@ N_ROWS = 37
 
 
 @pytest.fixture(autouse=True)
-def _few_draws(monkeypatch, quick_choice):
-    monkeypatch.setattr(plan, "EVALUATION_DRAWS", 4)
+def _fewer_draws(few_draws, quick_choice, monkeypatch):
     monkeypatch.setattr(plan, "POSTERIOR_DRAWS", 2)
-    # rows on which standard deviations of latents are checked
-    monkeypatch.setattr(latent_calibration, "_N_LATENTS", 32)
-    monkeypatch.setattr(latent_calibration, "_LEAST", 16)
 
 
 def _data(n: int = N_ROWS, m: int = 7, seed: int = 0):
