@@ -217,13 +217,15 @@ class PlacingMixin(RowsMixin):
         stds: NDArray[np.float64] = torch.cat(parts).numpy()
         return stds
 
-    def _remember(self, values: FloatArray, placement: Placement, digest: str) -> None:
-        """Keep where the training rows, which a digest tells from others, lie, if that is small:
-        completing them is what usually comes next.
+    def _remember(self, values: FloatArray, placement: Placement) -> str | None:
+        """Keep where the training rows lie, if that is small: completing them is what usually comes
+        next. Return what tells these rows from others then.
         """
         small = placement.covariances.numel() <= _REMEMBERED and not sp.issparse(values)
         small = small and not placement.covariates.shape[1]
-        self._placed = (digest, placement) if small else None
+        digest = fingerprint([values], {}) if small else None
+        self._placed = None if digest is None else (digest, placement)
+        return digest
 
     def _recall(self, values: FloatArray, offsets: list[Tensor | None]) -> Placement | None:
         """Return where rows lie if they are the training rows of this very fit, without size

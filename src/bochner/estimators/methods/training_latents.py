@@ -60,7 +60,7 @@ class Placing(Protocol):
         wanted: Tensor | None = None,
     ) -> NDArray[np.float64]: ...
 
-    def _remember(self, values: FloatArray, placement: Placement, digest: str) -> None: ...
+    def _remember(self, values: FloatArray, placement: Placement) -> str | None: ...
 
     def _check(self) -> Check: ...
 
@@ -114,8 +114,7 @@ class HeldRows(TrainingRows):
             return Unchecked(mean, std), _placed(some, model)
         placement = model._place(values, offsets, covariates)
         rows = _MeasuredRows(values, offsets, placement)
-        digest = rows.digest()
-        model._remember(values, placement, digest)
+        digest = model._remember(values, placement)
         mean = placement.mean.numpy().astype(values.dtype)
         if len(some.index) == len(mean) or rows.size > _HELD:
             std = rows.stds(model)
@@ -123,7 +122,7 @@ class HeldRows(TrainingRows):
         measured = torch.zeros(len(mean), dtype=torch.bool)
         measured[some.index[:: -(-len(some.index) // _MEASURED)]] = True
         std = rows.stds(model, measured)
-        latents = Unmeasured(mean, rows, digest, measured, std)
+        latents = Unmeasured(mean, rows, digest or rows.digest(), measured, std)
         return latents, KnownRows(values, offsets, some.index, placement, std)
 
 
@@ -297,6 +296,11 @@ class Located(TrainingLatents):
         del model
         return self
 
+    def lasting(self, model: Placing) -> TrainingLatents:
+        """Return them as they are."""
+        del model
+        return self
+
 
 @dataclass(frozen=True)
 class OnlyMeans(Located):
@@ -378,11 +382,6 @@ class Unchecked(Located):
         std = widened(torch.from_numpy(self.std), isolated(model._check)().excess).numpy()
         return Placed(self.mean, std.astype(self.mean.dtype))
 
-    def lasting(self, model: Placing) -> Unchecked:
-        """Return them as they are."""
-        del model
-        return self
-
 
 @dataclass(frozen=True)
 class Placed(Located):
@@ -396,11 +395,6 @@ class Placed(Located):
     std: FloatArray
 
     def whole(self, model: Placing) -> Placed:
-        """Return them as they are."""
-        del model
-        return self
-
-    def lasting(self, model: Placing) -> Placed:
         """Return them as they are."""
         del model
         return self
