@@ -49,7 +49,7 @@ Labels = NDArray[np.intp]
 SCIB = {"ilisi": ".3f", "clisi": ".3f", "kbet": ".3f"}
 SCORES = {"mixing": ".3f", "accepted": ".3f", "types": ".3f", **SCIB, "seconds": ".1f"}
 N_CELLS, N_GENES, N_BATCHES, N_LATENTS, NEIGHBOURS = 400, 100, 3, 5, 30
-N_TYPES = 6
+N_TYPES, DISPERSION = 6, 3.0
 # of scib-metrics: three times the perplexity of LISI
 N_SCIB = 90
 
@@ -79,6 +79,12 @@ def made(seed: int) -> Cells:
 def drawn(seed: int) -> Cells:
     """Draw cells of known types."""
     rng = np.random.default_rng([seed, 7])
+    kind, _, counts = cells_of_types(rng)
+    return _in_batches(counts, kind, rng)
+
+
+def cells_of_types(rng: np.random.Generator) -> tuple[Labels, Array, Labels]:
+    """Draw types, and means and counts of cells without batches."""
     kind = rng.choice(N_TYPES, N_CELLS, p=rng.dirichlet([4.0] * N_TYPES))
     profiles = np.zeros((N_TYPES, N_GENES))
     for profile in profiles:
@@ -87,7 +93,8 @@ def drawn(seed: int) -> Cells:
     log_rate = rng.normal(0.0, 1.0, N_GENES) + profiles[kind]
     log_rate = log_rate + np.sin(rng.standard_normal((N_CELLS, 3))) @ programs
     rate = np.exp(log_rate + 0.4 * rng.standard_normal((N_CELLS, 1)))
-    return _in_batches(rng.poisson(rate * rng.gamma(3.0, 1.0 / 3.0, rate.shape)), kind, rng)
+    counts = rng.poisson(rate * rng.gamma(DISPERSION, 1.0 / DISPERSION, rate.shape))
+    return kind, rate, counts
 
 
 def _in_batches(counts: Labels, kind: Labels, rng: np.random.Generator) -> Cells:
