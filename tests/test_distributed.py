@@ -17,11 +17,11 @@ from torch.distributed import HashStore
 import bochner as bo
 from bochner.errors import InputError
 from bochner.fitting import landmarks
+from bochner.io.extensions import shards
 from bochner.latent_inference.infer import Placer
 from bochner.model_selection import calibrate
 from bochner.processes import Watch
 from bochner.processes.meeting import common_mark
-from bochner.training.checkpoint import shards
 
 SUPPORT = Path(__file__).parent / "support"
 sys.path.insert(0, str(SUPPORT))

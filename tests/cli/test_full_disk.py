@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bochner as bo
-from bochner.errors import StorageWarning
+from bochner.errors import StorageError, StorageWarning
 from helpers.cli import replied, run
 from helpers.faults import fill, room_for, small_disk
 
@@ -98,6 +98,44 @@ def test_a_fit_that_could_not_be_written_continues_from_its_checkpoint(fitted, t
         assert (folder / "embedding.csv").read_text() == (
             fitted / "run" / "embedding.csv"
         ).read_text()
+
+
+def test_chains_that_could_not_be_written_are_continued_and_not_drawn_again(
+    fitted, tmp_path, monkeypatch
+):
+    """Draws of hours are on the disk until the results are."""
+    settings = [
+        "n_warmup=2",
+        "n_draws=4",
+        "thin=1",
+        "n_frequencies=4",
+        "max_iter=3",
+        "init=pca",
+    ]
+    fit = ["fit", fitted / "X.npy", "--model", "rflvm", "--chains", 2, "--seed", 0]
+    fit += [part for setting in settings for part in ("--set", setting)]
+    whole = tmp_path / "whole"
+    replied(*fit, "--out", whole)
+    folder = tmp_path / "run"
+    with pytest.MonkeyPatch.context() as patch:
+
+        def full(*_):
+            raise StorageError("No space left.")
+
+        patch.setattr(bo.RFLVM, "save", full)
+        assert "The checkpoint is kept" in _not_written(run(*fit, "--out", folder))
+    assert (folder / "checkpoint.ckpt.chain1").exists()
+    (folder / "checkpoint.ckpt.mine").touch()
+
+    def drawn(*_):
+        raise AssertionError("drawn again")
+
+    monkeypatch.setattr("bochner.mcmc.model.Model.sweep", drawn)
+    replied(*fit, "--out", folder, "--resume")
+    first, second = (place / "embedding.csv" for place in (folder, whole))
+    assert first.read_bytes() == second.read_bytes()
+    # of someone else
+    assert [path.name for path in folder.glob("checkpoint*")] == ["checkpoint.ckpt.mine"]
 
 
 def test_a_checkpoint_that_cannot_be_written_does_not_end_training(matrix, tmp_path):

@@ -232,6 +232,26 @@ def test_an_interruption_keeps_the_draws_and_resuming_loses_none(
     assert not list(tmp_path.iterdir())
 
 
+def test_chains_of_a_checkpoint_that_was_deleted_are_none_of_another_fit(
+    fitted, tmp_path, monkeypatch
+):
+    """Brackets of a name are no pattern: files of another fit beside it stay."""
+    path, other = tmp_path / "run[1]", tmp_path / "run1.chain0"
+    other.touch()
+    settings = {**SMALL, "checkpoint": path}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bochner.mcmc.run.SWEEPS_A_ROUND", 5)
+        interrupt_at(patch, 3)
+        with pytest.warns(UserWarning, match="Interrupted"):
+            bo.RFLVM(**settings).fit(counts())
+    with pytest.raises(InputError, match=r"other data or settings. Delete it"):
+        bo.RFLVM(**settings).fit(data())
+    path.unlink()
+    model = bo.RFLVM(**settings).fit(data())
+    np.testing.assert_array_equal(model.log_joint_, fitted.log_joint_)
+    assert list(tmp_path.iterdir()) == [other]
+
+
 def test_an_interruption_before_any_draw_is_one(monkeypatch):
     interrupt_at(monkeypatch, 1)
     with pytest.warns(UserWarning, match="0 draws"), pytest.raises(KeyboardInterrupt):

@@ -7,7 +7,8 @@ import torch
 
 from bochner.errors import ModelFileError
 from bochner.fitting.placed_rows import PlacedRows
-from bochner.training.checkpoint import discard, shards
+from bochner.io.extensions import shards
+from bochner.training.checkpoint import discard
 from bochner.training.row_shards import RowShards
 
 

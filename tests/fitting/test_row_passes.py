@@ -15,7 +15,7 @@ from bochner.errors import ModelFileError, NumericalWarning, StorageError, Stora
 from bochner.fitting import landmarks, row_selection
 from bochner.fitting.row_passes import KeptPasses, Pace
 from bochner.io import files
-from bochner.training.checkpoint import passes_file, shards
+from bochner.io.extensions import passes_file, shards
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 

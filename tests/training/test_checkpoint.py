@@ -19,7 +19,7 @@ from bochner.errors import (
 )
 from bochner.fitting import landmarks, plan
 from bochner.fitting import multistart as race
-from bochner.io import files
+from bochner.io import extensions, files
 from bochner.training import checkpoint as checkpoint_module
 
 pytestmark = [
@@ -424,4 +424,4 @@ def test_files_of_others_beside_a_checkpoint_are_none_of_its_rows(tmp_path):
     ours = tmp_path / "run.ckpt.rows-placed-000000000000-000000000070"
     for file in (ours, tmp_path / "run.ckpt.rows-notes.txt"):
         file.touch()
-    assert checkpoint_module.shards(path) == [ours]
+    assert extensions.shards(path) == [ours]

@@ -27,7 +27,6 @@ from bochner.cli.parse import (
     SEED_FILE,
     check_earlier_run,
     check_writable,
-    checkpoints,
     parse_by_view,
     parse_settings,
     parse_views,
@@ -37,7 +36,7 @@ from bochner.data.covariates import of_rows
 from bochner.data.row_sources import share
 from bochner.data.validation import check_shared_rows
 from bochner.errors import InputError, StorageError, message
-from bochner.io.extensions import CHECKPOINT, MODEL_FILE
+from bochner.io.extensions import CHECKPOINT, MODEL_FILE, checkpoints
 from bochner.io.on_disk import StoredTable, evenly
 from bochner.io.outputs import alone_in, remove, replacing
 from bochner.io.table import Table

@@ -45,7 +45,6 @@ from bochner.cli.parse import (
     check_chains,
     check_earlier_run,
     check_words,
-    checkpoints,
 )
 from bochner.cli.session import (
     INTERRUPTED,
@@ -56,6 +55,7 @@ from bochner.cli.session import (
     say,
     session,
 )
+from bochner.io.extensions import checkpoints
 from bochner.progress import overall
 
 app = typer.Typer(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bochner.data.likelihood_names import LIKELIHOODS, unknown_likelihood
 from bochner.errors import InputError, message
-from bochner.io.extensions import CHECKPOINT, MODEL_FILE, check_source, in_zarr
+from bochner.io.extensions import MODEL_FILE, check_source, checkpoints, in_zarr
 
 OUTPUTS = (".csv", ".npy", ".npz")
 COLUMNAR = (".parquet", ".zarr")
@@ -297,13 +297,6 @@ def check_apart(data: Path, out: Path) -> None:
     if data.is_dir() and data.resolve() == out.resolve():
         do = f"write --out {'run' if in_zarr(data) else data / 'run'}"
         raise InputError(message("--out apart from the data", f"{out} for both", do))
-
-
-def checkpoints(out: Path) -> list[Path]:
-    """Return what an interrupted run left in a folder: of chains there is a file each, and files
-    of rows that were placed.
-    """
-    return sorted(out.glob(f"{CHECKPOINT}*"))
 
 
 def check_earlier_run(data: Path, out: Path, resume: bool, force: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from numbers import Integral
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -28,7 +27,6 @@ from bochner.kernels.base import SpectralKernel
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.mcmc import diagnostics
 from bochner.mcmc.chain import Schedule, trace_from_tensor, trace_to_tensor
-from bochner.mcmc.run import remove
 from bochner.mcmc.sampled import Options, model_of, sample
 from bochner.memory import Memory
 from bochner.prediction.completion import Mixture, MixtureOfChains
@@ -204,10 +202,7 @@ class RFLVM(LatentVariableEstimator):
         if self.view_weight is not None:
             do = "leave view_weight=None: a posterior has no weights of views"
             raise InputError(message("view_weight=None", repr(self.view_weight), do))
-        super().fit(X, y, size_factors=size_factors)
-        if self.checkpoint is not None and not self.interrupted_:
-            remove(Path(self.checkpoint))
-        return self
+        return super().fit(X, y, size_factors=size_factors)
 
     def _check_size(self, shape: tuple[int, ...]) -> None:
         super()._check_size(shape)

@@ -16,11 +16,12 @@ from torch import Tensor, nn
 
 from bochner.errors import StorageError, StorageWarning, warn_user
 from bochner.io import files
+from bochner.io.extensions import passes_file
 from bochner.io.outputs import exists
 from bochner.io.schema import Tensors, parse, whole
 from bochner.memory import chunks
 from bochner.processes import Processes
-from bochner.training.checkpoint import passes_file, restored, tensors_of
+from bochner.training.checkpoint import restored, tensors_of
 from bochner.training.row_adam import KeptRows, RowAdam
 from bochner.training.row_shards import RowShards, remove_stages
 from bochner.training.trainer import State, Trainer

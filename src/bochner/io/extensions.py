@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 from pathlib import Path
 
 from bochner.errors import InputError, message
@@ -26,6 +28,10 @@ _HINTS = {
 # What ``bochner fit`` leaves in its folder.
 MODEL_FILE = "model.bochner"
 CHECKPOINT = "checkpoint.ckpt"
+# How files of rows beside a checkpoint end: their stage, and their first and last row.
+_SHARD = re.compile(r"\.rows-.+-\d{12}-\d{12}")
+# And those of Markov chains: their number.
+_CHAIN = re.compile(r"\.chain\d+")
 
 
 def extension_of(path: Path) -> str:
@@ -40,6 +46,40 @@ def in_zarr(path: Path) -> bool:
     """Tell whether a path is a zarr store or inside one: ``A.zarr/layers/counts``."""
     is_store = any(part.suffix.lower() == ".zarr" for part in (path, *path.parents))
     return is_store and extension_of(path) not in EXTENSIONS
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Return what an interrupted run left in a folder: its checkpoint and the files beside it."""
+    checkpoint = folder / CHECKPOINT
+    return [path for path in (checkpoint, *beside(checkpoint)) if path.exists()]
+
+
+def beside(checkpoint: Path) -> list[Path]:
+    """Return the files beside a checkpoint: of rows, of how far passes over all of them are, and of
+    Markov chains.
+    """
+    return [*shards(checkpoint), passes_file(checkpoint), *_ending(checkpoint, _CHAIN)]
+
+
+def shards(checkpoint: Path) -> list[Path]:
+    """Return the files of rows beside a checkpoint."""
+    return _ending(checkpoint, _SHARD)
+
+
+def _ending(checkpoint: Path, ends: re.Pattern[str]) -> list[Path]:
+    """Return files whose names are the checkpoint's and an end, and none of others."""
+    files = checkpoint.parent.glob(f"{glob.escape(checkpoint.name)}.*")
+    return sorted(file for file in files if ends.fullmatch(file.name, len(checkpoint.name)))
+
+
+def passes_file(checkpoint: Path) -> Path:
+    """Return the file that says how far passes over all rows are."""
+    return checkpoint.with_name(f"{checkpoint.name}.passes")
+
+
+def chain_file(checkpoint: Path, number: int) -> Path:
+    """Return the file of a Markov chain."""
+    return checkpoint.with_name(f"{checkpoint.name}.chain{number}")
 
 
 def check_source(path: str | os.PathLike[str]) -> Path:
@@ -76,7 +116,7 @@ def _refuse_stream(source: Path) -> None:
 def _refuse_run(folder: Path) -> None:
     """Refuse the folder of a fit: its latents would be taken for data."""
     finished = (folder / MODEL_FILE).is_file()
-    if not (finished or any(folder.glob(f"{CHECKPOINT}*"))):
+    if not (finished or checkpoints(folder)):
         return
     got = f"{folder}, the folder of {'a finished' if finished else 'an interrupted'} fit"
     do = f"name the data that were fitted; to continue: bochner fit DATA --out {folder} --resume"

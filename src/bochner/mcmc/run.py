@@ -18,7 +18,7 @@ from joblib import Parallel, delayed
 
 from bochner.errors import InputError, StorageError, StorageWarning, message, warn_user
 from bochner.io import files
-from bochner.io.outputs import leave
+from bochner.io.extensions import chain_file
 from bochner.io.schema import MismatchError, parse, whole
 from bochner.mcmc.chain import Chain, Header, Schedule, chain_from_tensors, chain_to_tensors
 from bochner.mcmc.model import Model, State
@@ -49,7 +49,7 @@ class ChainFiles:
     fingerprint: str
 
     def _of(self, number: int) -> Path:
-        return self.path.with_name(f"{self.path.name}.chain{number}")
+        return chain_file(self.path, number)
 
     def write(self, chain: Chain) -> None:
         """Write a chain, whole or not at all."""
@@ -86,12 +86,6 @@ class ChainFiles:
             if of_chain.number != number:
                 raise MismatchError(f"number is {of_chain.number} in place of {number}")
             return chain_from_tensors(tensors, of_chain, model, start)
-
-
-def remove(path: Path) -> None:
-    """Remove the checkpoints of chains beside a path."""
-    for file in path.parent.glob(f"{path.name}.chain*"):
-        leave(file)
 
 
 @dataclass(frozen=True)

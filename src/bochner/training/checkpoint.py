@@ -5,9 +5,7 @@ Noise is keyed by the step, so a continued run takes the very steps of one that 
 
 from __future__ import annotations
 
-import glob
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -25,6 +23,7 @@ from bochner.errors import (
     warn_user,
 )
 from bochner.io import files
+from bochner.io.extensions import beside
 from bochner.io.outputs import exists, leave, remove
 from bochner.io.schema import Tensors, parse, whole
 from bochner.processes import Processes
@@ -32,8 +31,6 @@ from bochner.training.trainer import Module, Moments, NoCheckpoint, State, Train
 
 # Grows when what files hold changes.
 SCHEMA = 1
-# How files of rows end: their stage, and their first and last row.
-_SHARD = re.compile(r"\.rows-.+-\d{12}-\d{12}")
 
 
 @dataclass(frozen=True)
@@ -86,22 +83,6 @@ def discard(path: str | os.PathLike[str]) -> None:
         return
     for file in [Path(path), *beside(Path(path))]:
         leave(file)
-
-
-def beside(checkpoint: Path) -> list[Path]:
-    """Return the files beside a checkpoint: of rows, and of how far passes over all of them are."""
-    return [*shards(checkpoint), passes_file(checkpoint)]
-
-
-def shards(checkpoint: Path) -> list[Path]:
-    """Return the files of rows beside a checkpoint."""
-    files = checkpoint.parent.glob(f"{glob.escape(checkpoint.name)}.rows-*")
-    return sorted(file for file in files if _SHARD.fullmatch(file.name, len(checkpoint.name)))
-
-
-def passes_file(checkpoint: Path) -> Path:
-    """Return the file that says how far passes over all rows are."""
-    return checkpoint.with_name(f"{checkpoint.name}.passes")
 
 
 @dataclass

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from bochner.errors import ModelFileError, message
 from bochner.io import files
+from bochner.io.extensions import shards
 from bochner.io.outputs import leave
-from bochner.training.checkpoint import shards
 
 # Grows when what files hold changes.
 SCHEMA = 1
