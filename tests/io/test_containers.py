@@ -416,6 +416,31 @@ def test_layers_masks_representations_and_subsets(table, tmp_path):
 
 
 @needs_anndata
+def test_a_representation_that_is_a_frame_keeps_the_names_of_its_columns(table):
+    adata = annotated(table)
+    adata.obsm["frame"] = table.iloc[:, :3]
+    model = bo.fit_anndata(adata, use_rep="frame", **SMALL)
+    np.testing.assert_allclose(
+        model.transform(adata.obsm["frame"]), adata.obsm["X_bochner"], atol=1e-5
+    )
+
+
+@needs_anndata
+def test_columns_of_obs_are_found_where_its_names_are_numbers(table):
+    adata = annotated(table)
+    adata.layers["counts"] = np.random.default_rng(0).poisson(np.exp(1 + table))
+    options = {"layer": "counts", "likelihood": "poisson", "covariate_keys": "size", **SMALL}
+    expected = bo.fit_anndata(adata, size_factors="size", **options).embedding_
+    adata.obs.index = range(100, 100 + adata.n_obs)
+    model = bo.fit_anndata(adata, size_factors="size", overwrite=True, **options)
+    np.testing.assert_array_equal(model.embedding_, expected)
+    given = adata.obs["size"]
+    model = bo.fit_anndata(adata, size_factors=given, overwrite=True, **options)
+    np.testing.assert_array_equal(model.embedding_, expected)
+    np.testing.assert_array_equal(adata.obsm["X_bochner"], expected)
+
+
+@needs_anndata
 def test_counts_with_size_factors(table):
     counts = np.random.default_rng(0).poisson(np.exp(1 + table)).astype(np.float32)
     adata = annotated(table)

@@ -223,8 +223,7 @@ def covariates_in(
         if key in keys[:number]:
             do = "name it once, as batch_key if its numbers are labels"
             raise InputError(message("every column of obs once", f"{key!r} twice", do))
-    chosen = container.obs if rows is None else container.obs.loc[list(rows)]
-    frame = chosen[keys]
+    frame = _obs(container, rows)[keys]
     return frame if batch_key is None else frame.astype({batch_key: "category"})
 
 
@@ -255,13 +254,19 @@ def _check_column(
         raise InputError(message(f"{column!r} in {place}.obs", known, do))
 
 
+def _obs(container: AnnData | MuData, rows: Sequence[str] | None) -> Any:
+    """Return rows of obs under their names as text: where obs has numbers for names, too."""
+    obs = container.obs.set_axis([str(name) for name in container.obs.index])
+    return obs if rows is None else obs.loc[list(rows)]
+
+
 def _factors(
     container: AnnData | MuData, given: object, rows: Sequence[str] | None, place: str
 ) -> object:
     """Return size factors of some rows: columns of obs where they are named."""
     if isinstance(given, Mapping):
         return {view: _factors(container, one, rows, place) for view, one in given.items()}
-    obs = container.obs if rows is None else container.obs.loc[list(rows)]
+    obs = _obs(container, rows)
     if isinstance(given, str):
         _check_column(container, given, "size_factors", place)
         return obs[given]

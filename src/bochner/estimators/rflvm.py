@@ -202,7 +202,8 @@ class RFLVM(LatentVariableEstimator):
         if self.view_weight is not None:
             do = "leave view_weight=None: a posterior has no weights of views"
             raise InputError(message("view_weight=None", repr(self.view_weight), do))
-        return super().fit(X, y, size_factors=size_factors)
+        super().fit(X, y, size_factors=size_factors)
+        return self
 
     def _check_size(self, shape: tuple[int, ...]) -> None:
         super()._check_size(shape)

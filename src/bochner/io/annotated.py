@@ -108,8 +108,11 @@ def from_anndata(
             do = "leave out layer and mask_var"
             raise InputError(message("use_rep alone", "use_rep with layer or mask_var", do))
         matrix = _chosen(adata.obsm, use_rep, f"{place}.obsm", "use_rep")
-        matrix = matrix.to_numpy() if hasattr(matrix, "to_numpy") else matrix
         columns = [f"{use_rep}_{j}" for j in range(matrix.shape[1])]
+        if hasattr(matrix, "to_numpy"):
+            # those of a DataFrame: new ones are placed as they are
+            columns = [str(name) for name in matrix.columns]
+            matrix = matrix.to_numpy()
     else:
         matrix = (
             adata.X
