@@ -392,6 +392,16 @@ def test_a_folder_that_is_not_there_is_said_before_training(tmp_path, monkeypatc
     undo()
 
 
+def test_a_checkpoint_behind_a_link_is_removed_and_the_link_stays(tmp_path):
+    """Another disk is where long runs are kept."""
+    (tmp_path / "scratch").mkdir()
+    target, link = tmp_path / "scratch" / "run.ckpt", tmp_path / "run.ckpt"
+    link.symlink_to(target)
+    NGMVLVM(**{**SETTINGS, "checkpoint": link}).fit(_data())
+    assert link.is_symlink()
+    assert list(target.parent.iterdir()) == []
+
+
 def _unlink_fails(monkeypatch, name):
     """Let the disk fail where a file is removed."""
     real = pathlib.Path.unlink

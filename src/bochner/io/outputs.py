@@ -189,7 +189,8 @@ def refusal(path: str | os.PathLike[str], error: OSError) -> InputError | Storag
 
 
 def remove(path: str | os.PathLike[str]) -> None:
-    """Remove a file, if it is there.
+    """Remove a file, if it is there. A symbolic link stays, as where a file is replaced: the file
+    that it leads to is removed.
 
     Raises
     ------
@@ -199,7 +200,7 @@ def remove(path: str | os.PathLike[str]) -> None:
         The disk failed.
     """
     try:
-        Path(path).unlink(missing_ok=True)
+        real(path).unlink(missing_ok=True)
     except OSError as error:
         reason = error.strerror or str(error)
         do = "all else is on the disk: remove it by hand"
