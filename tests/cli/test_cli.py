@@ -16,6 +16,7 @@ import bochner as bo
 from bochner.cli.align import read_rows, rows_on_disk
 from bochner.cli.parse import parse_by_view, parse_settings, parse_views
 from bochner.errors import InputError
+from bochner.training.trainer import Trainer
 from helpers.cli import refused, replied, run, write
 
 SMALL = [
@@ -745,6 +746,39 @@ def test_an_interrupted_fit_is_continued_to_the_same_result(tmp_path, matrix, fo
     assert first.read_text() == second.read_text()
     assert not (tmp_path / "killed" / "checkpoint.ckpt").exists()
     assert not (tmp_path / "killed" / "seed.json").exists()
+
+
+def test_another_seed_does_not_take_that_of_the_interrupted_run_away(
+    tmp_path, matrix, monkeypatch
+):
+    """A fresh seed stands nowhere else: without it the checkpoint is of no use."""
+    np.save(tmp_path / "X.npy", matrix)
+    out = tmp_path / "run"
+    fit = ["fit", tmp_path / "X.npy", *SMALL, "--out", out]
+    after = Trainer._after_step
+
+    def stopped(self, on_step):
+        after(self, on_step)
+        if self.state.step == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "_after_step", stopped)
+    assert run(*fit).exit_code == 130
+    monkeypatch.setattr(Trainer, "_after_step", after)
+    written = (out / "seed.json").read_text()
+    seed = json.loads(written)["seed"]
+    text = f"Expected the seed of the interrupted run, {seed}, got --seed 5. Leave out --seed"
+    assert text in refused(*fit, "--resume", "--seed", 5)
+    assert (out / "seed.json").read_text() == written
+    for damage, got in (("{", "a damaged"), (None, "no")):
+        (out / "seed.json").unlink()
+        if damage is not None:
+            (out / "seed.json").write_text(damage)
+        text = f"Expected the seed of the interrupted run, got {got} {out / 'seed.json'}. Give"
+        assert text in refused(*fit, "--resume")
+        assert "belongs to other data" in refused(*fit, "--resume", "--seed", 5)
+    assert replied(*fit, "--resume", "--seed", seed)["seed"] == seed
+    assert not (out / "seed.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -257,20 +257,35 @@ def _seed(options: FitOptions) -> int:
     find it again.
     """
     path = options.out / SEED_FILE
+    # then the file stays as it is: a checkpoint is of no use without its seed
+    begun = bool(checkpoints(options.out))
+    stored = _stored_seed(path) if options.resume else None
     if options.seed is not None:
         seed = options.seed
-    elif options.resume and path.is_file():
-        try:
-            seed = int(json.loads(path.read_text())["seed"])
-        except (ValueError, KeyError, TypeError) as error:
+        if begun and stored is not None and seed != stored:
+            do = "leave out --seed, or start anew with --force"
             raise InputError(
-                message("the seed of the interrupted run", f"a damaged {path}", "give --seed")
-            ) from error
+                message(f"the seed of the interrupted run, {stored}", f"--seed {seed}", do)
+            )
+    elif stored is not None:
+        seed = stored
+    elif begun or (options.resume and path.is_file()):
+        got = f"a damaged {path}" if path.is_file() else f"no {path}"
+        raise InputError(message("the seed of the interrupted run", got, "give --seed"))
     else:
         seed = secrets.randbelow(2**31)
-    with replacing(path) as part:
-        part.write_text(json.dumps({"seed": seed}) + "\n")
+    if not begun:
+        with replacing(path) as part:
+            part.write_text(json.dumps({"seed": seed}) + "\n")
     return seed
+
+
+def _stored_seed(path: Path) -> int | None:
+    """Return the seed of an interrupted run; None where the file is not there or damaged."""
+    try:
+        return int(json.loads(path.read_text())["seed"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _write_all(
