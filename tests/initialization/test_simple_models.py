@@ -58,3 +58,25 @@ def test_the_order_of_views_changes_nothing() -> None:
     first, second = (bo.NGMVLVM(views=order, **settings).fit(X) for order in orders)
     assert second.elbo_ == pytest.approx(first.elbo_, abs=1e-4)
     np.testing.assert_allclose(second.embedding_, first.embedding_, atol=1e-5)
+
+
+@pytest.mark.parametrize(("n", "likelihood"), [(260, "gaussian"), (40, "bernoulli")])
+def test_the_order_of_views_with_holes_changes_nothing(n: int, likelihood: str) -> None:
+    """Entries from which ranks and noise are found were drawn from left to right."""
+    source = np.random.default_rng(101)
+    Z = source.normal(size=(n, 2))
+    X = np.c_[np.sin(Z @ source.normal(size=(2, 45))), np.cos(Z @ source.normal(size=(2, 40)))]
+    X += 0.1 * source.normal(size=X.shape)
+    if likelihood == "bernoulli":
+        X[:, 45:] = X[:, 45:] > 0.0
+    X[source.random(X.shape) < 0.1] = np.nan
+    views = {"a": slice(0, 45), "b": slice(45, 85)}
+    settings = {"max_iter": 20, "n_frequencies": 8, "random_state": 0, "dtype": "float64"}
+    settings |= {"init": "pca", "likelihood": {"a": "gaussian", "b": likelihood}}
+    orders = (views, dict(reversed(views.items())))
+    first, second = (bo.NGMVLVM(views=order, **settings).fit(X) for order in orders)
+    assert (sum(first.withheld_.values()) > 0) == (n == 260)
+    assert second.withheld_ == first.withheld_
+    # what starts are filled with is in single precision
+    assert second.elbo_ == pytest.approx(first.elbo_, rel=1e-6)
+    np.testing.assert_allclose(second.embedding_, first.embedding_, atol=1e-4)

@@ -221,9 +221,9 @@ class _DenseViews:
         if self.conjugate:
             return None
         values = self._surrogates
-        ends = np.cumsum([part.shape[1] for part in values.values()])[:-1]
-        filled = iterative_pca.fill(side_by_side(values), self.plan.seed)
-        out = []
+        widths = {view: part.shape[1] for view, part in values.items()}
+        filled = iterative_pca.fill(side_by_side(values), self.plan.seed, widths=widths)
+        out, ends = [], np.cumsum(list(widths.values()))[:-1]
         for part, raw in zip(np.hsplit(filled, ends), values.values(), strict=True):
             Y = torch.tensor(part, dtype=self.plan.dtype, device=self.plan.device)
             present = torch.tensor(~np.isnan(raw).all(axis=1), device=Y.device)

@@ -248,13 +248,16 @@ class TrainingData:
         self._stacked = rows.stacked
         self._ends = _ends(rows.blocks if rows.surrogates is None else rows.surrogates)
         self._seed = plan.seed
+        self._names = [view.name for view in plan.spec]
         self.covariates = rows.covariates
         scattered = has_holes(rows.blocks)
         conjugate = rows.surrogates is None
         self.withheld: Withheld | NothingWithheld = NothingWithheld(rows.blocks)
         per_column = [_has_noise_per_column(view.likelihood) for view in plan.spec]
         if (scattered and conjugate) or (any(per_column) and plan.processes.size == 1):
-            self.withheld = withhold(rows.blocks, per_column, rows.n_rows, plan.seed)
+            self.withheld = withhold(
+                rows.blocks, per_column, rows.n_rows, plan.seed, self._names
+            )
         self.complete = self.withheld.data
         self.blocks, self.rotation = _rotated(self.complete, plan, plan.spec)
         self.surrogates = rows.surrogates
@@ -271,7 +274,8 @@ class TrainingData:
         covariates: what starts are made of.
         """
         values = self._shown - self._effects if self.covariates.groups else self._shown
-        return iterative_pca.fill(values, self._seed) if np.isnan(values).any() else values
+        widths = dict(zip(self._names, np.diff(self._ends, prepend=0).tolist(), strict=True))
+        return iterative_pca.fill(values, self._seed, widths=widths)
 
     @functools.cached_property
     def _shown(self) -> Float64Array:

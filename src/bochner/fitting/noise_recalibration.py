@@ -183,7 +183,13 @@ def _noisier(
     )
 
 
-def withhold(data: Data, per_column: Sequence[bool], n_rows: int, seed: int) -> Withheld:
+def withhold(
+    data: Data,
+    per_column: Sequence[bool],
+    n_rows: int,
+    seed: int,
+    names: Sequence[str] | None = None,
+) -> Withheld:
     """Take a few entries out of the Gaussian views with scattered holes, where they are enough to
     tell anything.
 
@@ -195,19 +201,24 @@ def withhold(data: Data, per_column: Sequence[bool], n_rows: int, seed: int) -> 
     n_rows : int
         N.
     seed : int
+    names : sequence over views of str, optional
+        Which entries are taken does not depend on the order of views that have names.
     """
     nothing = Withheld(data, torch.empty(0, dtype=torch.int64), (), n_rows)
     source = random.generator(seed, "withheld")
     n_some = n_rows if any(per_column) else int(_ROW_SHARE * n_rows)
     some = torch.randperm(n_rows, generator=source)[: min(_MOST_ROWS, n_some)].sort().values
     of_view = rows_of(data, some)
+    uniform: dict[int, Tensor] = {}
+    for v in sorted(range(len(data)), key=lambda v: names[v] if names is not None else v):
+        uniform[v] = torch.rand(of_view[v].shape, generator=source, dtype=torch.float64)
     kept = []
     truth = []
-    for blocks, by_column, y in zip(data, per_column, of_view, strict=True):
+    for v, (blocks, by_column, y) in enumerate(zip(data, per_column, of_view, strict=True)):
         share, least = (
             (_COLUMN_SHARE, _LEAST_OF_COLUMNS) if by_column else (_ENTRY_SHARE, _LEAST)
         )
-        drawn = torch.rand(y.shape, generator=source, dtype=torch.float64) < share
+        drawn = uniform[v] < share
         remaining = list(blocks)
         hidden = torch.zeros_like(drawn)
         for b, block in enumerate(blocks):

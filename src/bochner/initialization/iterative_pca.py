@@ -8,6 +8,9 @@ by the noise that it carries, repeat. The rank is chosen by observed entries tha
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,7 +28,13 @@ _MAX_ITER = 40
 _TOLERANCE = 1e-3
 
 
-def fill(values: Float64Array, seed: int, ranks: tuple[int, ...] = RANKS) -> Float64Array:
+def fill(
+    values: Float64Array,
+    seed: int,
+    ranks: tuple[int, ...] = RANKS,
+    *,
+    widths: Mapping[str, int] | None = None,
+) -> Float64Array:
     """Fill missing entries.
 
     Parameters
@@ -36,6 +45,8 @@ def fill(values: Float64Array, seed: int, ranks: tuple[int, ...] = RANKS) -> Flo
         Of the entries held out and the first subspace.
     ranks : tuple of int
         Ascending; the first after which the held-out error rises ends the search.
+    widths : mapping from str to int, optional
+        Columns of every view, in their order: which entries are held out does not depend on it.
 
     Returns
     -------
@@ -45,6 +56,8 @@ def fill(values: Float64Array, seed: int, ranks: tuple[int, ...] = RANKS) -> Flo
     missing = np.isnan(values)
     if not missing.any():
         return values
+    if widths is not None and list(widths) != sorted(widths):
+        return _filled_by_name(values, seed, ranks, widths)
     some = np.linspace(0, values.shape[0] - 1, min(values.shape[0], _ROWS)).astype(np.intp)
     filled = (
         _Completion(values, missing, seed)
@@ -52,6 +65,17 @@ def fill(values: Float64Array, seed: int, ranks: tuple[int, ...] = RANKS) -> Flo
         .astype(np.float64)
     )
     return np.where(missing, filled, values)
+
+
+def _filled_by_name(
+    values: Float64Array, seed: int, ranks: tuple[int, ...], widths: Mapping[str, int]
+) -> Float64Array:
+    """Fill missing entries with the views in the order of their names."""
+    ends = dict(zip(widths, itertools.accumulate(widths.values()), strict=True))
+    order = np.concatenate([np.arange(ends[v] - widths[v], ends[v]) for v in sorted(widths)])
+    out = np.empty_like(values)
+    out[:, order] = fill(values[:, order], seed, ranks)
+    return out
 
 
 def chosen_rank(values: Float64Array, seed: int, ranks: tuple[int, ...] = RANKS) -> int:
