@@ -434,6 +434,8 @@ def test_options_that_leave_no_column_are_named(tmp_path):
         (b"\x89HDF\r\n", "an HDF5 file", r"Rename it to \.h5ad"),
         (b"\x93NUMPY\x01", "a NumPy array", r"Rename it to \.npy"),
         (b"%PDF-1.7\n", "a PDF document", "Export the table"),
+        (b"\x89PNG\r\n\x1a\n", "binary data", "Name the file that holds"),
+        (b"\x80\x04\x95", "binary data", "Name the file that holds"),
         (b"<!doctype html>\n<p>404", "a web page", "Download the file itself"),
     ],
 )

@@ -69,6 +69,11 @@ def contents(path: Path, memory: Memory) -> str:
         _refuse_wide(path, raw)
         return raw.decode("utf-16" if raw.startswith(_UTF_16) else "utf-8-sig")
     except UnicodeError as error:
+        if b"\0" in raw and not raw.startswith(_UTF_16):
+            do = "name the file that holds the table, or export it as csv UTF-8"
+            raise InputError(
+                message("a table as text", f"binary data in {path}", do)
+            ) from error
         do = "save it as csv UTF-8"
         if path.suffix.lower() != ".gz":
             do += f", or: iconv -f WINDOWS-1252 -t UTF-8 {shlex.quote(str(path))} > new.csv"
