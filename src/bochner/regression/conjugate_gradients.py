@@ -170,7 +170,6 @@ def weights_from(
     tol: float | Tensor,
     max_iter: int = MAX_ITER,
     factors_in: torch.dtype = torch.float64,
-    start: Tensor | None = None,
 ) -> Weights:
     """Solve for q(A).
 
@@ -188,9 +187,6 @@ def weights_from(
         Conjugate gradient iterations at the most.
     factors_in : torch.dtype
         As in ``factored``.
-    start : Tensor of shape (K, m), optional
-        Means from which those of columns that share covariances are solved for: what sites near
-        these led to. None: the covariances times the shifts.
 
     Returns
     -------
@@ -220,7 +216,6 @@ def weights_from(
         goal = (
             tol if isinstance(tol, Tensor) else tol**2 * (right * mean).sum(0).clamp(min=least)
         )
-        mean = mean if start is None else start
         residual = right - products(slice(None))(mean)
         mean = refined(products, mean, residual, covariance, sizes, goal, max_iter)
     return Weights(mean, covariance, logdet, traces(inverse), sizes)
@@ -280,14 +275,15 @@ def refined(
     worse = 0
     for _ in range(max_iter):
         unsettled = inner > goal
-        # the bound lies half of it below what the best means would give
-        lost = float(torch.where(unsettled, inner, 0.0).sum())
-        if not lost:
+        count = int(unsettled.sum())
+        if not count:
             break
+        # the bound lies half of `inner` below what the best means would give
+        lost = float(inner[unsettled].sum())
         best, worse = (lost, 0) if lost < best else (best, worse + 1)
         if worse == _PATIENCE:
             break
-        if mean.numel() > _WORTH and 2 * int(unsettled.sum()) <= len(goal):
+        if 2 * count <= len(goal) and mean.numel() > _WORTH:
             kept = unsettled.nonzero()[:, 0]
             out = _placed(out, left, mean)
             left = kept if isinstance(left, slice) else left[kept]
@@ -304,7 +300,7 @@ def refined(
         rises = (curvature > 0.0) & unsettled
         step = torch.where(rises, inner / curvature, 0.0)
         further = mean + step * direction
-        if not math.isfinite(float(further.sum())):
+        if not bool(further.isfinite().all()):
             break
         mean = further
         residual = residual - step * image

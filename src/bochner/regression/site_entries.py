@@ -151,15 +151,13 @@ def entry_pass(
     tol: float,
     weights: Weights | None = None,
     factors_in: torch.dtype = torch.float64,
-    start: Tensor | None = None,
 ) -> Pass:
     """Bring q(A) up to date with the sites, unless one is given, and lay the bound of every entry
-    at it. Factors are in double precision, or in another one as far as that does; means are solved
-    for from others, (K, m), where these are given.
+    at it. Factors are in double precision, or in another one as far as that does.
     """
     if weights is None:
         sites = (entries.precision, entries.shift, entries.sizes)
-        weights = weights_from(features, *sites, tol, factors_in=factors_in, start=start)
+        weights = weights_from(features, *sites, tol, factors_in=factors_in)
     # counts in the thousands leave variances below single precision's rounding
     forms = QuadraticForms.of(features, weights.covariance)
     variance = weights.spread(forms.values).clamp(min=0.0)
@@ -218,10 +216,10 @@ class _Sweep:
     tol: float
     factors_in: torch.dtype
 
-    def at(self, entries: Entries, start: Tensor | None = None) -> tuple[Pass, Entries]:
+    def at(self, entries: Entries) -> tuple[Pass, Entries]:
         """Return the pass that their sites lead to, and the entries."""
         given = (self.features, self.likelihood, entries, self.tol)
-        return entry_pass(*given, factors_in=self.factors_in, start=start), entries
+        return entry_pass(*given, factors_in=self.factors_in), entries
 
     def begin(self, entries: Entries) -> tuple[Pass, Entries]:
         """Return the pass that the sites of entries lead to, of groups that these have led
@@ -248,7 +246,7 @@ class _Sweep:
         laid = replace(entries, precision=precision, shift=shift)
 
         def at(share: Tensor) -> tuple[tuple[Pass, Entries], Tensor]:
-            end = self.at(entries.towards(laid, share), solution.weights.mean)
+            end = self.at(entries.towards(laid, share))
             return end, end[0].bounds(end[1])
 
         bound = solution.bounds(entries)
