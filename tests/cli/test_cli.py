@@ -17,7 +17,7 @@ from bochner.cli.align import read_rows, rows_on_disk
 from bochner.cli.parse import parse_by_view, parse_settings, parse_views
 from bochner.errors import InputError
 from bochner.training.trainer import Trainer
-from helpers.cli import refused, replied, run, write
+from helpers.cli import CHAINS, refused, replied, run, write
 
 SMALL = [
     "--set",
@@ -1040,16 +1040,7 @@ def test_the_sampler_is_fitted_and_continued(tmp_path, matrix, monkeypatch):
     from bochner.mcmc.chain import Chain
 
     np.save(tmp_path / "X.npy", matrix[:20, :4])
-    settings = [
-        "n_warmup=2",
-        "n_draws=4",
-        "thin=1",
-        "n_frequencies=4",
-        "max_iter=3",
-        "init=pca",
-    ]
-    fit = ["fit", tmp_path / "X.npy", "--model", "rflvm", "--chains", 2, "--seed", 0]
-    fit += [part for setting in settings for part in ("--set", setting)]
+    fit = ["fit", tmp_path / "X.npy", *CHAINS]
     whole = replied(*fit, "--out", tmp_path / "whole")
     assert whole["n_iter"] == 6
     advance, calls = Chain.advance, []

@@ -9,7 +9,7 @@ import pytest
 
 import bochner as bo
 from bochner.errors import StorageError, StorageWarning
-from helpers.cli import replied, run
+from helpers.cli import CHAINS, replied, run
 from helpers.faults import fill, room_for, small_disk
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -104,16 +104,7 @@ def test_chains_that_could_not_be_written_are_continued_and_not_drawn_again(
     fitted, tmp_path, monkeypatch
 ):
     """Draws of hours are on the disk until the results are."""
-    settings = [
-        "n_warmup=2",
-        "n_draws=4",
-        "thin=1",
-        "n_frequencies=4",
-        "max_iter=3",
-        "init=pca",
-    ]
-    fit = ["fit", fitted / "X.npy", "--model", "rflvm", "--chains", 2, "--seed", 0]
-    fit += [part for setting in settings for part in ("--set", setting)]
+    fit = ["fit", fitted / "X.npy", *CHAINS]
     whole = tmp_path / "whole"
     replied(*fit, "--out", whole)
     folder = tmp_path / "run"

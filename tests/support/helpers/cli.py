@@ -15,6 +15,12 @@ SETTINGS = [
     "--set", "landmarks=80", "--set", "n_frequencies=8", "--set", "max_iter=5", "--set", "init=pca",
     "--seed", "0",
 ]  # fmt: skip
+# Two chains of the sampler, of a few sweeps.
+CHAINS = [
+    "--model", "rflvm", "--chains", "2", "--seed", "0",
+    "--set", "n_warmup=2", "--set", "n_draws=4", "--set", "thin=1",
+    "--set", "n_frequencies=4", "--set", "max_iter=3", "--set", "init=pca",
+]  # fmt: skip
 
 
 def run(*arguments):
