@@ -304,7 +304,7 @@ def test_checksums_of_originals_are_those_of_the_real_data():
 def checkout(tmp_path, monkeypatch):
     scripts = tmp_path / "benchmarks"
     scripts.mkdir()
-    (scripts / "harness.py").write_text("")
+    (scripts / "harness.py").write_text("def main(): pass\n")
     (scripts / "sums.py").write_text(
         "import sys\ndef main(): print('sum', 3, *sys.argv[1:])\nmain()\n"
     )

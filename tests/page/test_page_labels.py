@@ -8,6 +8,7 @@ import pytest
 from bochner.errors import InputError
 from bochner.page.encode import pack_numbers
 from bochner.page.labels import as_labels, read_labels
+from bochner.page.layouts import as_layouts, read_layout
 from helpers.packed import restore
 
 pandas = pytest.importorskip("pandas")
@@ -189,3 +190,52 @@ def test_nullable_arrays_with_holes_are_what_their_series_are(values, dtype, cla
 def test_digits_of_any_script_and_number_are_a_name():
     names = ["\u0663" * 5000, "a", "type 10", "type 2"]
     assert one(names).classes == ["a", "type 2", "type 10", "\u0663" * 5000]
+
+
+def test_labels_are_not_taken_by_position_where_a_name_comes_twice(tmp_path):
+    """Names that are not all there, one of them twice, were a labelling of rows in their order."""
+    names = [f"s{i}" for i in range(6)]
+    path = tmp_path / "labels.csv"
+    path.write_text(",grp\ns5,1\ns4,0\ns3,1\ns2,0\ns1,1\ns1,0\n")
+    with pytest.raises(InputError, match=r"a line for every row, got none for 's0' in .*"):
+        read_labels(path, names, 6)
+    # a column of classes that are called as rows are is a labelling
+    path.write_text("donor,grp\ns1,1\ns1,0\ns1,1\ns2,0\ns2,1\ns2,0\n")
+    assert list(read_labels(path, names, 6)) == ["donor", "grp"]
+
+
+def test_decimal_commas_of_labels_and_layouts_are_numbers(tmp_path):
+    path = tmp_path / "l.csv"
+    path.write_text("id;age;kind\na;1,5;x,y\nb;;z\nc;2.5;z\n")
+    labels = read_labels(path, ["a", "b", "c"], 3, ",")
+    np.testing.assert_array_equal(labels["age"], [1.5, np.nan, 2.5])
+    assert labels["kind"].tolist() == ["x,y", "z", "z"]
+    for text in ("1,5;2,5\n3;-4,5\n", "u;v\n1,5;2,5\n3;-4,5\n", ",u,v\nb,3,-4.5\na,1.5,2.5\n"):
+        path.write_text(text)
+        places = read_layout(path, ["a", "b"], 2, ",")["l"]
+        assert places.tolist() == [[1.5, 2.5], [3.0, -4.5]]
+
+
+@pytest.mark.parametrize(
+    ("places", "says"),
+    [
+        (np.full((2, 2), 1e39), r"coordinates up to 1e\+38, got 1e\+39 in 'u'"),
+        (np.full((2, 2), 1j), "complex numbers in 'u'. Give real and imaginary parts"),
+    ],
+)
+def test_layouts_that_a_page_cannot_hold_are_refused(places, says):
+    with pytest.raises(InputError, match=says):
+        as_layouts({"u": places}, 2)
+
+
+def test_folders_are_no_files_of_labels(tmp_path):
+    for read, what in ((read_labels, "labels"), (read_layout, "coordinates")):
+        with pytest.raises(InputError, match=f"a file of {what}, got .*, which is a folder"):
+            read(tmp_path, None, 2)
+
+
+def test_texts_kept_as_objects_are_told_how_to_be_saved(tmp_path):
+    path = tmp_path / "labels.npy"
+    np.save(path, np.array(["a", "b"], dtype=object))
+    with pytest.raises(InputError, match="with dtype=float, of text with dtype=str"):
+        read_labels(path, None, 2)

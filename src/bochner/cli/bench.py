@@ -20,6 +20,8 @@ from bochner.errors import InputError, message
 
 # the script of the papers' tables
 TABLES = "papers"
+# what scripts share, none itself
+_SHARED = "harness"
 # Seconds that an interrupted script has to end: by itself, as Ctrl-C reaches it, too, and after it
 # was told to.
 _ALONE = 1.0
@@ -31,7 +33,7 @@ def folder() -> Path:
     directory.
     """
     for root in (Path(__file__).parents[3], Path.cwd()):
-        if (root / "benchmarks" / "harness.py").is_file():
+        if (root / "benchmarks" / f"{_SHARED}.py").is_file():
             return root / "benchmarks"
     do = "clone the repository, install it with pip install -e . and run the command there"
     raise InputError(
@@ -66,7 +68,9 @@ def run(
     """
     scripts = folder()
     names = sorted(
-        p.stem for p in scripts.glob("*.py") if "def main" in p.read_text(encoding="utf-8")
+        p.stem
+        for p in scripts.glob("*.py")
+        if p.stem != _SHARED and "def main" in p.read_text(encoding="utf-8")
     )
     if name is not None and name not in (*names, *entries(scripts)):
         do = f"choose from {', '.join(names)}, or a table or figure that bochner bench --list names"

@@ -90,10 +90,10 @@ def run(options: ReportOptions) -> dict[str, object]:
     n_rows = len(model.embedding_) if X is None else X.shape[0]
     labels: Any = None if table is None else table.labels
     if options.labels is not None:
-        labels = read_labels(options.labels, names, n_rows)
+        labels = read_labels(options.labels, names, n_rows, options.reading.decimal)
     layout = None
     if options.embedding is not None:
-        layout = read_layout(options.embedding, names, n_rows)
+        layout = read_layout(options.embedding, names, n_rows, options.reading.decimal)
     calibrated = _calibration(model, options)
     title = options.model.resolve().name if options.model.is_dir() else options.model.stem
     with working_on(model.embedding_.shape if X is None else X.shape):

@@ -290,7 +290,7 @@ def _array(
     """Read one array of at most `most` bytes from a file of `size` bytes."""
     shape, _, dtype, _ = _head(file)
     if dtype.hasobject:
-        do = "save an array of numbers with dtype=float"
+        do = "save an array of numbers with dtype=float, of text with dtype=str"
         raise InputError(message("numbers", f"Python objects in {place}", do))
     count = math.prod(shape)
     asked = count * dtype.itemsize

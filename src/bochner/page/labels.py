@@ -16,7 +16,7 @@ from bochner.data.arrays import BoolArray, are_numbers, as_float, is_missing
 from bochner.data.validation import as_array
 from bochner.errors import InputError, message
 from bochner.io.array_files import LABELS, load_arrays
-from bochner.io.csv.headers import MISSING, is_key_name, number
+from bochner.io.csv.headers import MISSING, is_key_name, number, pointed
 from bochner.io.csv.text import Lines, contents, sample
 from bochner.io.extensions import TEXT
 from bochner.io.join import check_unique
@@ -203,7 +203,7 @@ def _classes(name: str, texts: NDArray[np.generic], classes: list[str]) -> Label
 
 
 def read_labels(
-    path: Path, row_names: Sequence[str] | None, n_rows: int
+    path: Path, row_names: Sequence[str] | None, n_rows: int, decimal: str = "."
 ) -> dict[str, NDArray[np.generic]]:
     """Read labels of rows from a file.
 
@@ -215,6 +215,8 @@ def read_labels(
         the array ``y`` or ``labels``.
     row_names : sequence of str or None
     n_rows : int
+    decimal : str
+        What may stand before the fraction of numbers in text, besides a point.
 
     Returns
     -------
@@ -225,15 +227,12 @@ def read_labels(
     InputError
         Not such a file, no labels in it, or not one for every row.
     """
-    if not path.is_file():
-        raise InputError(
-            message("a file of labels", f"{path}, which does not exist", "check the path")
-        )
+    check_file(path, "labels")
     kind = path.suffix.lower()
     if kind in (".npy", ".npz"):
         labels = _arrays(path)
     elif kind in TEXT:
-        labels = _text(path, row_names, n_rows)
+        labels = _text(path, row_names, n_rows, decimal)
     else:
         raise InputError(
             message("labels in a .csv, .npy or .npz file", str(path), "convert the file")
@@ -255,6 +254,33 @@ def read_labels(
     return labels
 
 
+def check_file(path: Path, what: str) -> None:
+    """Refuse what is no file.
+
+    Raises
+    ------
+    InputError
+        A folder, or nothing at all.
+    """
+    if path.is_file():
+        return
+    got, do = f"{path}, which does not exist", "check the path"
+    if path.is_dir():
+        got, do = f"{path}, which is a folder", "name the file in it"
+    raise InputError(message(f"a file of {what}", got, do))
+
+
+def read_lines(path: Path, decimal: str) -> Lines:
+    """Cut a file of text into cells, numbers in them with decimal points.
+
+    Labels and layouts come from other programs than the data: a point is taken, too.
+    """
+    text = contents(path, Memory())
+    cut = Lines(path, text, sample(path, text)[0])
+    cut.lines = [(line, pointed(cells, decimal)) for line, cells in cut.lines]
+    return cut
+
+
 def _arrays(path: Path) -> dict[str, NDArray[np.generic]]:
     loaded = load_arrays(path, path.suffix.lower().removeprefix("."), Memory())
     if isinstance(loaded, np.ndarray):
@@ -269,10 +295,9 @@ def _arrays(path: Path) -> dict[str, NDArray[np.generic]]:
 
 
 def _text(
-    path: Path, row_names: Sequence[str] | None, n_rows: int
+    path: Path, row_names: Sequence[str] | None, n_rows: int, decimal: str
 ) -> dict[str, NDArray[np.generic]]:
-    text = contents(path, Memory())
-    lines = [cells for _, cells in Lines(path, text, sample(path, text)[0]).lines]
+    lines = [cells for _, cells in read_lines(path, decimal).lines]
     header = None if _without_header(path, lines, n_rows) else lines[0]
     columns = [
         list(column) for column in zip(*(lines if header is None else lines[1:]), strict=True)
@@ -332,9 +357,11 @@ def _check_join(
     """
     known = set(first)
     lacking = [name for name in row_names if name not in known]
-    named = len(known) == len(first) and not _counts_rows(first)
-    joins = is_key or 2 * len(lacking) <= len(row_names)
-    if lacking and named and joins:
+    differ = len(known) == len(first)
+    # a name that comes twice makes no label of a column that has most of the others
+    most = 2 * len(lacking) <= len(row_names) - (not differ)
+    joins = most or (is_key and differ)
+    if lacking and joins and not _counts_rows(first):
         got = f"none for {lacking[0]!r} in {path}"
         do = "add it, or correct its name: lines are joined by the first column"
         if len(lacking) == len(row_names):

@@ -12,10 +12,11 @@ from bochner.data.accepted import in_order_of
 from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
 from bochner.io.csv.headers import number
-from bochner.io.csv.text import Lines, contents, sample
 from bochner.io.extensions import TEXT
-from bochner.memory import Memory
-from bochner.page.labels import read_labels
+from bochner.page.labels import check_file, read_labels, read_lines
+
+# Coordinates of a page are in single precision, and so are their differences.
+_LARGEST = 1e38
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,9 @@ def as_layouts(given: object, n_rows: int, index: object = None) -> list[Layout]
 def _one(name: str, values: object, n_rows: int) -> Layout:
     want = f"an embedding of shape ({n_rows}, 2)"
     do = "give two coordinates per row, in their order"
+    if np.iscomplexobj(values):
+        do = "give real and imaginary parts as two columns"
+        raise InputError(message(want, f"complex numbers in {name!r}", do))
     try:
         places = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -71,11 +75,14 @@ def _one(name: str, values: object, n_rows: int) -> Layout:
         raise InputError(
             message("finite coordinates", got, "place every row, or leave the row out")
         )
+    if np.abs(places).max(initial=0.0) > _LARGEST:
+        got = f"{np.abs(places).max():.3g} in {name!r}"
+        raise InputError(message(f"coordinates up to {_LARGEST:.0e}", got, "divide them"))
     return Layout(name, places)
 
 
 def read_layout(
-    path: Path, row_names: Sequence[str] | None, n_rows: int
+    path: Path, row_names: Sequence[str] | None, n_rows: int, decimal: str = "."
 ) -> dict[str, FloatArray]:
     """Read a layout from a file.
 
@@ -86,6 +93,8 @@ def read_layout(
         of numbers; a first column that holds the row names joins by them.
     row_names : sequence of str or None
     n_rows : int
+    decimal : str
+        What may stand before the fraction of numbers in text, besides a point.
 
     Returns
     -------
@@ -99,9 +108,9 @@ def read_layout(
     """
     if path.suffix.lower() == ".npy" and path.is_file():
         return {path.stem: _array(path)}
-    if (places := _without_header(path, n_rows)) is not None:
+    if (places := _without_header(path, n_rows, decimal)) is not None:
         return {path.stem: places}
-    columns = read_labels(path, row_names, n_rows)
+    columns = read_labels(path, row_names, n_rows, decimal)
     if len(columns) != 2:
         got = f"{len(columns)} ({', '.join(columns)}) in {path}"
         raise InputError(
@@ -116,7 +125,7 @@ def read_layout(
     return {path.stem: np.column_stack(list(columns.values()))}
 
 
-def _without_header(path: Path, n_rows: int) -> FloatArray | None:
+def _without_header(path: Path, n_rows: int, decimal: str) -> FloatArray | None:
     """Return two columns of numbers with nothing above them, as long as the rows are; None: the
     first line names the columns.
 
@@ -125,14 +134,11 @@ def _without_header(path: Path, n_rows: int) -> FloatArray | None:
     InputError
         Not a file of text, or not one line for every row.
     """
-    if not path.is_file():
-        got = f"{path}, which does not exist"
-        raise InputError(message("a file of coordinates", got, "check the path"))
+    check_file(path, "coordinates")
     if path.suffix.lower() not in TEXT:
         do = "convert the file"
         raise InputError(message("coordinates in a .csv or .npy file", str(path), do))
-    text = contents(path, Memory())
-    lines = Lines(path, text, sample(path, text)[0])
+    lines = read_lines(path, decimal)
     first = lines.first
     # a first column of names joins: other rows may be there
     if len(first) != 2:
