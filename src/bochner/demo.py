@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.cli.data import write_embedding
-from bochner.cli.parse import EMBEDDING, PAGE, check_replaced
+from bochner.cli.parse import EMBEDDING, PAGE, check_replaced, check_writable
 from bochner.cli.session import one_thread_if_small
 from bochner.data.arrays import Float64Array
 from bochner.errors import DataWarning, InputError, message, warn_user
@@ -153,6 +153,7 @@ def _make_folder(out: Path, force: bool) -> None:
         )
     check_replaced(out, (MODEL_FILE, EMBEDDING, *_PICTURES, PAGE), force)
     out.mkdir(parents=True, exist_ok=True)
+    check_writable(out)
 
 
 def split(options: DemoOptions) -> Split:

@@ -1,6 +1,7 @@
 """The demo's logic at small size: its keys, its split, its files."""
 
 import csv
+import os
 import warnings
 from pathlib import Path
 
@@ -96,3 +97,12 @@ def test_make_demo_runs_twice(result):
         assert demo.run(options)["files"] == values["files"]
     makefile = (Path(__file__).parents[2] / "Makefile").read_text()
     assert "bochner demo --out demo --force\n" in makefile
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_fit(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda _, mode: not mode & os.W_OK)
+    monkeypatch.setattr(demo, "split", None)
+    said = refused("demo", "--out", tmp_path)
+    assert said == f"Expected a folder to write to, got {tmp_path} without permission. " + (
+        "Choose another place."
+    )

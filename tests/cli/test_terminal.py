@@ -283,6 +283,33 @@ def test_empty_words_are_refused(tmp_path, monkeypatch, line, place):
     assert [path.name for path in tmp_path.iterdir()] == ["x.csv"]
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("info none.csv --nope", "No such option: --nope"),
+        ("fit none.csv", "Expected --out with the folder"),
+        ("calibrate run x.csv --n-draws 1", "Invalid value for '--n-draws': "),
+        ("transform run x.csv --out *", "Expected a value, got an empty word after --out. "),
+    ],
+)
+def test_words_that_are_refused_are_told_in_json(line, says):
+    words = [word.replace("*", "") for word in line.split()]
+    done = CliRunner().invoke(app, [*words, "--json"])
+    assert done.exit_code == 2
+    assert json.loads(done.stdout)["error"].startswith(says)
+    assert CliRunner().invoke(app, [*words, "--", "--json"]).stdout == ""
+
+
+def test_a_working_folder_that_is_gone_is_named(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert refused("info", tmp_path).startswith(
+        "Expected a working folder, got one that is gone"
+    )
+
+
 def test_the_folder_of_a_fit_is_no_data(tmp_path):
     run = tmp_path / "run"
     run.mkdir()

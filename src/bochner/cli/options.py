@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shlex
 from enum import StrEnum
 from pathlib import Path
@@ -18,8 +19,21 @@ _SETTINGS = {*COMMON, *itertools.chain(*EXTRA.values())} - {*ELSEWHERE}
 
 class Command(TyperCommand):
     """A command that refuses empty words: ``--out "$OUT"`` of a variable that is not set would be
-    the current folder.
+    the current folder. With ``--json`` a word that it refuses is told in JSON, too.
     """
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """Read the words."""
+        asked = "--json" in [*itertools.takewhile(lambda word: word != "--", args)]
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except Exception as error:
+            # click's errors of usage; the class is one of typer's own click in newer versions
+            if asked and hasattr(error, "format_message"):
+                typer.echo(json.dumps({"error": " ".join(error.format_message().split())}))
+            raise
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse an empty word, and say where it stands."""

@@ -138,6 +138,7 @@ def session(as_json: bool, log: Path | None = None, shared: bool = False) -> Ite
             log = None if follows() else log
             if log is not None:
                 written = kept.enter_context(_logged(log))
+            _check_working_folder()
             with interrupts_as_such():
                 yield reply
             _LOG.info(
@@ -164,6 +165,16 @@ def session(as_json: bool, log: Path | None = None, shared: bool = False) -> Ite
         reply.show(reply.values)
     if reply.code:
         raise typer.Exit(reply.code)
+
+
+def _check_working_folder() -> None:
+    """Refuse to work in a folder that was removed: libraries end the process there."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        got = f"one that is gone ({error.strerror})"
+        do = "go to another (cd), or again to one that was made anew: cd ."
+        raise InputError(message("a working folder", got, do)) from error
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +58,7 @@ def as_layouts(given: object, n_rows: int, index: object = None) -> list[Layout]
     return [_one(str(name), values, n_rows) for name, values in named.items()]
 
 
-def _one(name: str, values: object, n_rows: int) -> Layout:
+def _one(name: str, values: Any, n_rows: int) -> Layout:
     want = f"an embedding of shape ({n_rows}, 2)"
     do = "give two coordinates per row, in their order"
     if np.iscomplexobj(values):
