@@ -310,6 +310,13 @@ def test_a_working_folder_that_is_gone_is_named(tmp_path, monkeypatch):
     )
 
 
+def test_a_link_to_nothing_is_no_folder_of_results(tmp_path):
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n3,4\n")
+    (tmp_path / "run").symlink_to(tmp_path / "gone")
+    said = refused("fit", tmp_path / "x.csv", "--out", tmp_path / "run")
+    assert said.endswith("gone, which does not exist. Make it, or the link anew.")
+
+
 def test_the_folder_of_a_fit_is_no_data(tmp_path):
     run = tmp_path / "run"
     run.mkdir()

@@ -577,3 +577,19 @@ def test_a_bound_of_one_step_warns_of_no_limits(model):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         plots.bound_trace(early).figure.draw_without_rendering()
+
+
+def test_a_backend_that_matplotlib_lacks_is_named(forks):
+    """It is looked at when matplotlib is imported, and was called a fault of bochner."""
+    code = """
+import os
+from bochner.errors import InputError
+from bochner.plots import figures
+os.environ["MPLBACKEND"] = "nope"
+try:
+    figures.axes(1.0, 1.0)
+except InputError as error:
+    print(error)
+"""
+    said = forks.run(code).stdout
+    assert said.startswith("Expected a backend of matplotlib, got MPLBACKEND=nope. Unset ")

@@ -294,6 +294,9 @@ def check_apart(data: Path, out: Path) -> None:
         raise InputError(
             message("--out to be a folder", f"the file {out}", "choose another name")
         )
+    if out.is_symlink() and not out.exists():
+        got = f"the link {out} to {out.readlink()}, which does not exist"
+        raise InputError(message("--out to be a folder", got, "make it, or the link anew"))
     if data.is_dir() and data.resolve() == out.resolve():
         do = f"write --out {'run' if in_zarr(data) else data / 'run'}"
         raise InputError(message("--out apart from the data", f"{out} for both", do))

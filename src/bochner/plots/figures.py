@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -114,11 +115,18 @@ def axes(width: float, height: float, n_columns: int = 1) -> list[Axes]:
     ------
     ImportError
         Without matplotlib.
+    InputError
+        MPLBACKEND, in the environment, names a backend that matplotlib does not have.
     """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError('pictures need matplotlib: pip install "bochner[plot]"') from error
+    except ValueError as error:
+        # it looks at the name when it is imported; pictures here need none
+        got = f"MPLBACKEND={os.environ.get('MPLBACKEND')}"
+        do = "unset MPLBACKEND: pictures are drawn without it"
+        raise InputError(message("a backend of matplotlib", got, do)) from error
     made = Figure(figsize=(width, height), layout="constrained")
     kind = {"axes_class": _shown_axes()}
     return ShownList(made.subplots(1, n_columns, squeeze=False, subplot_kw=kind)[0])
