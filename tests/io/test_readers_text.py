@@ -395,6 +395,14 @@ def test_numbers_written_otherwise_are_named(csv, cell, says):
         read(csv(f"a;b\n{cell};2\n{cell[:2]}1{cell[3:]};4\n"))
 
 
+def test_whole_numbers_with_a_unit_beside_others_name_no_rows(csv):
+    """They were taken for names, and the measurements were lost without a word."""
+    with pytest.raises(InputError, match=r"'1.5 mm' in the first column .*without separators"):
+        read(csv("size,b\n1.5 mm,2\n2 mm,3\n3mm,4\n"))
+    assert read(csv("plate,b\n1 A,2\n2 A,3\n")).row_names == ["1 A", "2 A"]
+    assert read(csv("plate,b\n1.5 A,2\n2 B,3\n")).row_names == ["1.5 A", "2 B"]
+
+
 def test_a_compressed_file_under_another_name_is_named(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes(gzip.compress(b"a,b\n1,2\n"))

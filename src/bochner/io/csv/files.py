@@ -19,11 +19,11 @@ from bochner.data.columns import listing
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.io.csv.headers import (
     MISSING,
+    are_written_numbers,
     is_header,
     is_header_of_labels,
     is_key_name,
     is_whole,
-    is_written_number,
     key_column,
     may_be_header,
     pointed,
@@ -312,7 +312,7 @@ def _refuse_written_numbers(
 ) -> None:
     """Refuse a first column of numbers that are not written plainly: they would name rows."""
     words = [cell for cell in first if cell.lower() not in MISSING]
-    if not words or not all(map(is_written_number, words)):
+    if not are_written_numbers(words):
         return
     name = "" if header is None else header[0]
     if header is not None and (not name or is_key_name(name)):

@@ -27,6 +27,9 @@ _WRITTEN = re.compile(
     r"\s?[%$€£¥]?|[+-]?\d+[.,]\d+\s?[A-Za-zµ°]{1,5}"
 )
 
+# A number and its unit.
+_MEASURED = re.compile(r"[+-]?\d+(?:[.,]\d+)?\s?([A-Za-zµ°]{1,5})")
+
 
 def number(cell: str) -> float | None:
     """Return the number that a cell holds, NaN where it is missing; None where it is neither."""
@@ -56,6 +59,18 @@ def is_written_number(cell: str) -> bool:
         return False
     is_comma = cell.count(",") == 1 and number(cell.replace(",", ".")) is not None
     return is_comma or _WRITTEN.fullmatch(cell) is not None
+
+
+def are_written_numbers(cells: Sequence[str]) -> bool:
+    """Tell whether all cells are such numbers; beside 1.5 mm 2 mm is one, and else a name."""
+    units = {_unit(cell) for cell in cells if is_written_number(cell)}
+    known = units - {None}
+    return bool(units) and all(is_written_number(c) or _unit(c) in known for c in cells)
+
+
+def _unit(cell: str) -> str | None:
+    found = _MEASURED.fullmatch(cell)
+    return found and found[1]
 
 
 def is_whole(cell: str) -> bool:
