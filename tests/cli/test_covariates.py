@@ -166,6 +166,12 @@ def test_variables_and_size_factors_of_cells(counts, tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "z.npy")[:, :1], placed, atol=1e-6)
     about = replied("info", path, "--drop", "b", "--set", "n_frequencies=8")
     assert about["columns"] == 2
+    # a description refuses what a fit refuses
+    for option in ("--size-factors", "--batch", "--covariate"):
+        assert "got no 'tim'. Choose from 'time'" in refused("info", path, option, "tim")
+    for option in ("--layer", "--mask-var"):
+        text = refused("info", path, option, "x=logs")
+        assert "for cells.h5ad, an AnnData, got x=logs. Write its name alone." in text
     cells.X = cells.layers["logs"]
     cells.write_h5ad(path)  # the counts are where the fit did not read them
     text = refused("transform", out, path, "--out", tmp_path / "y.npy")

@@ -38,6 +38,8 @@ def describe(options: FitOptions) -> dict[str, object]:
                 raise
             check_extension(path)
     table = options.read()
+    # what a fit refuses
+    options.read_beside()
     estimator = estimator_of(options, table)
     read = {"read": how_read(estimator, table)}
     return {**describe_data(table), **read, "estimate": _estimate(estimator, table)}

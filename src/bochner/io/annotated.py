@@ -103,6 +103,7 @@ def from_anndata(
         No such layer, column or representation; no X; names that repeat.
     """
     check_anndata(adata, place)
+    _refuse_modalities(layer, "layer", place)
     if use_rep is not None:
         if layer is not None or mask_var is not None:
             do = "leave out layer and mask_var"
@@ -314,6 +315,7 @@ def mask_of(
     var: pd.DataFrame, n_columns: int, mask_var: object, place: str
 ) -> NDArray[np.bool_]:
     """Return which variables are taken, (n_columns,), by a column of ``var`` or a mask."""
+    _refuse_modalities(mask_var, "mask_var", place)
     if isinstance(mask_var, str):
         columns = {str(name): column for name, column in var.items()}
         mask_var = _chosen(columns, mask_var, f"{place}.var", "mask_var")
@@ -330,6 +332,14 @@ def mask_of(
             message(f"mask_var of {n_columns} booleans for {place}", got, "correct the mask")
         )
     return np.asarray(mask, dtype=np.bool_)
+
+
+def _refuse_modalities(value: object, option: str, place: str) -> None:
+    """Refuse what names modalities, of which an AnnData has none."""
+    if isinstance(value, Mapping):
+        got = listing([f"{view}={name}" for view, name in value.items()]) or "an empty dict"
+        do = "write its name alone"
+        raise InputError(message(f"one {option} for {place}, an AnnData", got, do))
 
 
 def by_modality(value: object, names: list[str], option: str) -> dict[str, Any]:
