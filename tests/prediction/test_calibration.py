@@ -13,6 +13,7 @@ import torch
 from scipy.stats import norm
 
 import bochner as bo
+from bochner import plots
 from bochner.data.columns import evenly_spread
 from bochner.errors import InputError
 from bochner.model_selection.hiding import hide_some
@@ -246,6 +247,12 @@ def test_a_handful_of_entries_is_said_to_be_too_few():
     result = CalibrationReport({"rna": view}, "3 entries", 100)
     assert text in str(result)
     assert text in result._repr_html_().replace("&#x27;", "'")
+    # what a page, and scripts, read: nothing is wrong because nothing is known
+    (said,) = result.to_json()["too_few"]
+    assert said.startswith(text)
+    assert result.to_json()["problems"] == []
+    left, _ = plots.calibration(result)
+    assert left.get_title("left") == "Central intervals: too few entries to tell"
     assert "nan" not in str(result)
     assert "inf" not in str(result)
     assert "NaN" not in json.dumps(result.to_json())

@@ -87,8 +87,12 @@ def calibration(report: Any, axs: list[Axes] | None = None) -> list[Axes]:
         legend(right, lines, names, title="view", **beside(right))
     else:
         legend(left, lines, names, title="view", loc="upper left")
-    state = "calibrated" if report.calibrated else "not calibrated"
-    finish(left, f"Central intervals: {state} on these entries", "should hold", "hold")
+    state = "calibrated on these entries"
+    if not report.calibrated:
+        state = f"not {state}"
+    elif report.too_few():
+        state = "too few entries to tell"
+    finish(left, f"Central intervals: {state}", "should hold", "hold")
     finish(
         right,
         "Where the truth lies in its predictive distribution",

@@ -316,20 +316,24 @@ class CalibrationReport:
             )
         return "\n".join([*lines, *self._verdict()])
 
+    def too_few(self) -> list[str]:
+        """Return a sentence for each view of which too few entries were hidden to tell anything."""
+        return [view.few for view in self.views.values() if view.few]
+
     def _known(self) -> list[ViewCalibration]:
         """Return the views of which enough was hidden to tell anything."""
         return [view for view in self.views.values() if not view.few]
 
     def _verdict(self) -> list[str]:
-        few = [view.few for view in self.views.values() if view.few]
-        said = [*self.problems(), *few]
+        said = [*self.problems(), *self.too_few()]
         return said or ["Calibrated, as far as these entries can tell."]
 
     def to_json(self) -> dict[str, object]:
         """Return the report as plain numbers and text."""
         views = {name: view.to_json() for name, view in self.views.items()}
         head = {"hidden": self.hidden, "n_draws": self.n_draws, "calibrated": self.calibrated}
-        return {**head, "problems": self.problems(), "views": views}
+        said = {"problems": self.problems(), "too_few": self.too_few()}
+        return {**head, **said, "views": views}
 
 
 def assess(

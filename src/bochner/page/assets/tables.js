@@ -48,7 +48,8 @@ function calibration(found) {
   if (!found) return;
   $("calibration-section").hidden = false;
   $("calibration-text").textContent = `Hidden and predicted, in rows that were not in training: ${found.hidden}. Intervals are calibrated where their empirical coverage is their nominal one.`;
-  const sentences = found.problems.length ? found.problems : ["Calibrated, as far as these entries can tell."];
+  const said = [...found.problems, ...found.too_few];
+  const sentences = said.length ? said : ["Calibrated, as far as these entries can tell."];
   $("calibration-problems").replaceChildren(...sentences.map((sentence) => element("li", {}, sentence)));
   const entries = Object.entries(found.views);
   const levels = Object.keys(entries[0][1].coverage);
