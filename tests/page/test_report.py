@@ -8,6 +8,7 @@ import html.parser
 import json
 import os
 import re
+import shutil
 import warnings
 from importlib import resources
 
@@ -1012,3 +1013,42 @@ def test_a_bound_of_fewer_entries_than_the_final_one_says_so(tmp_path):
     assert "weighted views" in written(weighted, tmp_path / "v.html")[2]["partial"]
     model.save(tmp_path / "m.bochner")
     assert bo.load(tmp_path / "m.bochner").withheld_ == model.withheld_
+
+
+def test_labels_find_the_rows_of_a_model_file(folder, tmp_path):
+    """Beside its folder's embedding a file has names of rows, too; alone labels go by their
+    order, which is said.
+    """
+    labels = tmp_path / "labels.csv"
+    labels.write_text("\n".join(["id,row", *(f"r{i},x{i}" for i in reversed(range(N)))]))
+    out = tmp_path / "r.html"
+
+    def made(path):
+        done = run("report", path, "--labels", labels, "--out", out, "--force")
+        assert done.exit_code == 0, done.stderr
+        content = json.loads(Elements(out.read_text()).scripts["content"])
+        label = content["labels"][0]
+        rows = [label["classes"][k] for k in unpacked(label["values"]).astype(int)]
+        return rows, done.stderr
+
+    in_order = [f"x{i}" for i in range(N)]
+    for path in (folder / "o", folder / "o" / "model.bochner"):
+        assert made(path) == (in_order, "")
+    alone = tmp_path / "model.bochner"
+    shutil.copy(folder / "o" / "model.bochner", alone)
+    text = "Warning: The rows have no names to join by: the lines of "
+    # beside another's embedding a file is alone, too
+    for other in (None, "x,y\na,b\n", (folder / "o" / "embedding.csv").read_text()[:-30]):
+        if other is not None:
+            (tmp_path / "embedding.csv").write_text(other)
+        rows, said = made(alone)
+        assert rows == in_order[::-1]
+        assert said.startswith(text)
+
+
+def test_labels_that_count_rows_are_taken_in_their_order_without_a_word(tmp_path, recwarn):
+    path = tmp_path / "l.csv"
+    for start in (0, 1):
+        path.write_text("\n".join(["id,kind", *(f"{start + i},k{i}" for i in range(4))]))
+        assert list(read_labels(path, None, 4)) == ["kind"]
+    assert not recwarn.list

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bochner.cli.align import open_rows_of, read_rows
 from bochner.cli.apply import rows_to_compare, working_on
-from bochner.cli.data import Reading, frame, load_model
+from bochner.cli.data import Reading, frame, latent_names, load_model
 from bochner.cli.mixed_tables.blocks import open_mixed
 from bochner.cli.mixed_tables.whole import covariates_of, size_factors_in
 from bochner.cli.parse import EMBEDDING, PAGE
 from bochner.errors import InputError, message
 from bochner.io.csv.files import read_csv
+from bochner.io.extensions import MODEL_FILE
 from bochner.io.on_disk import StoredTable
-from bochner.io.request import Request
+from bochner.io.request import NamedColumns, Request
 from bochner.io.table import Table
 from bochner.model_selection.calibrate import calibration
 from bochner.page.labels import read_labels
@@ -81,11 +84,7 @@ def run(options: ReportOptions) -> dict[str, object]:
     )
     model = load_model(options.model)
     table = None if options.data is None else _read(model, options.data, options)
-    names = (
-        _fitted_names(options.model, len(model.embedding_))
-        if table is None
-        else table.row_names
-    )
+    names = _fitted_names(options.model, model) if table is None else table.row_names
     X = None if table is None else _values(table, model.embedding_.dtype)
     n_rows = len(model.embedding_) if X is None else X.shape[0]
     labels: Any = None if table is None else table.labels
@@ -153,10 +152,29 @@ def _default_place(model: Path) -> Path:
     return model / PAGE if model.is_dir() else Path(PAGE)
 
 
-def _fitted_names(model: Path, n_rows: int) -> list[str] | None:
+def _fitted_names(path: Path, model: LatentVariableEstimator) -> list[str] | None:
     """Read the names of the rows from the embedding that was written beside the model."""
-    path = model / EMBEDDING
-    if not (model.is_dir() and path.is_file()):
+    if path.is_dir():
+        return _names_in(path / EMBEDDING, len(model.embedding_))
+    beside = path.parent / EMBEDDING
+    # beside a file it may be that of another model
+    with suppress(InputError):
+        if path.name == MODEL_FILE and _holds(beside, model.embedding_):
+            return _names_in(beside, len(model.embedding_))
+    return None
+
+
+def _holds(path: Path, embedding: NDArray[np.generic]) -> bool:
+    """Tell whether a file holds these latents."""
+    if not path.is_file():
+        return False
+    columns = NamedColumns(latent_names(embedding.shape[1], 1), [])
+    X = read_csv(path, Request(selection=columns)).X
+    return X.shape == embedding.shape and np.allclose(X, embedding, atol=1e-4)
+
+
+def _names_in(path: Path, n_rows: int) -> list[str] | None:
+    if not path.is_file():
         return None
     table = read_csv(path)
     first = (table.column_names or [""])[0]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bochner.data.accepted import in_order_of
 from bochner.data.arrays import BoolArray, are_numbers, as_float, is_missing
 from bochner.data.validation import as_array
-from bochner.errors import InputError, message
+from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.io.array_files import LABELS, load_arrays
 from bochner.io.csv.headers import MISSING, is_key_name, number, pointed
 from bochner.io.csv.text import Lines, contents, sample
@@ -29,6 +29,8 @@ MOST_CLASSES = 50
 _EXACT = 2.0**53
 _MISSING = ""
 _DIGITS = re.compile(r"([0-9]{1,18})")
+# What a first column is called that is no labelling where no two rows share a value.
+_KEYS = frozenset({"", "row", "id", "index"})
 # First lines that are no labels.
 _HEADERS = frozenset(
     {"class", "classes", "cluster", "group", "label", "labels", "target", "type", "y"}
@@ -311,6 +313,8 @@ def _text(
                 "add them",
             )
         )
+    if row_names is None and len(columns) > 1:
+        _warn_of_order(path, names[0], columns[0])
     if row_names is not None and len(columns) > 1:
         columns[0] = _spelled(row_names, columns[0])
         is_key = is_key_name(names[0]) or not names[0]
@@ -325,7 +329,7 @@ def _text(
     elif (
         len(columns) > 1
         and len(set(columns[0])) == len(columns[0])
-        and names[0].lower() in ("", "row", "id", "index")
+        and names[0].lower() in _KEYS
     ):
         columns = columns[1:]
         names = names[1:]
@@ -368,6 +372,18 @@ def _check_join(
             got = f"none for {lacking[0]!r}, or any other, in {path}, but {first[0]!r}"
             do = "correct the names in its first column, or remove it if the order is right"
         raise InputError(message("a line for every row", got, do))
+
+
+def _warn_of_order(path: Path, name: str, first: Sequence[str]) -> None:
+    """Warn of names of rows by which nothing can be joined: the order may be another."""
+    is_key = is_key_name(name) or name.lower() in _KEYS
+    if is_key and len(set(first)) == len(first) and not _counts_rows(first):
+        warn_user(
+            f"The rows have no names to join by: the lines of {path} are taken in their order, "
+            f"from {first[0]!r} on. Give rows with names, or the folder of the fit, where the "
+            "order may be another.",
+            DataWarning,
+        )
 
 
 def _counts_rows(first: Sequence[str]) -> bool:
