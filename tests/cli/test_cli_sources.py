@@ -415,6 +415,18 @@ def test_a_log_keeps_what_was_said_and_the_bound(data, tmp_path):
     )
 
 
+def test_a_log_takes_names_that_are_no_text(data, tmp_path, monkeypatch):
+    """They ended the log, and the command with the code of a full disk."""
+    log = tmp_path / "l.log"
+    named = data.with_name("bad\udcff.npy")
+    named.write_bytes(data.read_bytes())
+    monkeypatch.setattr("sys.argv", ["bochner", "sample", str(named)])
+    monkeypatch.setattr("bochner.cli.info._estimate", lambda *_: {})
+    done = run("info", named, "--log", log)
+    assert done.exit_code == 0, done.stderr
+    assert "bad\\udcff.npy" in log.read_text("utf-8")
+
+
 @pytest.mark.parametrize(
     ("name", "got"),
     [

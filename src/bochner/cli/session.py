@@ -370,7 +370,8 @@ def _logged(path: Path) -> Iterator[_LogFile]:
     if path.is_file() and not _is_log(path):
         got = f"{path}, which is there and no log"
         raise InputError(message("a file for the log", got, do))
-    handler = _LogFile(path, encoding="utf-8")
+    # names of files may hold bytes that are no text
+    handler = _LogFile(path, encoding="utf-8", errors="backslashreplace")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     level = _LOG.level
     _LOG.addHandler(handler)
