@@ -18,9 +18,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import TypeVar
 
 import torch
+
+from bochner.errors import InputError
 
 RESULTS = Path(__file__).parent / "results"
 KEY = ("data", "method", "seed")
@@ -323,6 +326,7 @@ def arguments(description: str | None, seeds: int = 5) -> argparse.Namespace:
         "--threads", type=int, default=2, help="threads of torch and numpy (default 2)"
     )
     options = parser.parse_args()
+    sys.excepthook = say
     options.seeds = range(
         options.first, options.first + (1 if options.quick else options.seeds)
     )
@@ -335,6 +339,14 @@ def arguments(description: str | None, seeds: int = 5) -> argparse.Namespace:
             file=sys.stderr,
         )
     return options
+
+
+def say(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print what ended a script: of what is missing, such as data, or wrong, the message alone."""
+    if isinstance(error, InputError):
+        print(f"Error: {error}", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
 
 
 def limit_threads(threads: int) -> None:

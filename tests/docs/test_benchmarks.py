@@ -498,3 +498,24 @@ if __name__ == "__main__":
         # open until every process that writes there has ended
         rest, _ = begun.communicate(timeout=300)
     assert rest == ""
+
+
+def test_what_a_script_lacks_is_said_without_a_traceback():
+    code = """
+import sys
+sys.argv[1:] = ["--threads", "1"]
+import harness
+harness.arguments(None)
+from bochner.errors import InputError
+raise InputError("Expected data.")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=BENCHMARKS,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.endswith("Error: Expected data.\n")
+    assert "Traceback" not in done.stderr
