@@ -532,3 +532,18 @@ def test_wide_text_is_refused_with_what_to_type(tmp_path, encoding, got):
         f"Expected text in UTF-8, got {path} in {got}. Save it as csv UTF-8, or: iconv -f "
         f"{encoding} -t UTF-8 {path} > new.csv."
     )
+
+
+def test_rows_that_pandas_counted_are_no_data(csv):
+    """to_csv, read_csv and to_csv make of row names a column of this name: it was fitted."""
+    table = read(csv("Unnamed: 0,a,b\n0,1.5,2\n1,3,4\n2,5,7\n"))
+    assert (table.row_names, table.column_names) == (["0", "1", "2"], ["a", "b"])
+
+
+def test_a_first_line_without_a_name_for_row_names_is_said(csv):
+    """As R's write.table has it; where other lines differ, too, the line is to be repaired."""
+    text = r"2 cells in every line, as in the first, got 3 in line 2 of .*\. Name the first column"
+    with pytest.raises(InputError, match=text):
+        read(csv("a,b\nx,1,2\ny,3,4\n"))
+    with pytest.raises(InputError, match=r"got 3 in line 3 of .*\. Repair that line"):
+        read(csv("a,b\n1,2\ny,3,4\n"))

@@ -14,7 +14,7 @@ _KEYS = frozenset(
     barcode cell id ids idx index key name names patient row rowid rowname rownames row_name
     row_names sample sampleid subject uid uuid
     """.split()  # noqa: SIM905 - a list of words
-)
+) | {"unnamed: 0"}  # what pandas calls names of rows that it wrote and read again
 _KEY_ENDING = re.compile(r".+(?:[_ .-](?:id|ID|Id)|[a-z0-9](?:ID|Id))")
 # Words for "missing" that are no names of columns.
 _PLACEHOLDERS = frozenset(

@@ -225,13 +225,12 @@ class Lines:
         for line, cells in self.lines:
             if len(cells) != width:
                 got = f"{len(cells)} in line {line} of {path}"
-                raise InputError(
-                    message(
-                        f"{width} cells in every line, as in the first",
-                        got,
-                        "repair that line",
-                    )
-                )
+                do = "repair that line"
+                if {len(others) for _, others in self.lines[1:]} == {width + 1}:
+                    # as R's write.table has it
+                    do = "name the first column in the first line, too (write.csv in R does)"
+                want = f"{width} cells in every line, as in the first"
+                raise InputError(message(want, got, do))
         if decimal == ",":
             self.lines = [(line, self._pointed(line, cells)) for line, cells in self.lines]
 
