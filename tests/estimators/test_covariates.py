@@ -297,6 +297,43 @@ def test_what_covariates_become():
     assert some["b"].tolist() == ["x", "z"]
 
 
+def test_bytes_are_the_texts_that_they_hold():
+    coding = CovariateCoding.fit({"batch": np.array([b"a", b"b", b"a"])}, 3)
+    numbers = coding.encode({"batch": ["a", "b", "a"]}, 3)
+    torch.testing.assert_close(coding.encode({"batch": [b"a", b"b", b"a"]}, 3), numbers)
+    assert coding.covariates[0].labels == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", ["Categorical", "Enum"])
+def test_categories_of_polars_are_labels(kind):
+    polars = pytest.importorskip("polars")
+    dtype = polars.Categorical if kind == "Categorical" else polars.Enum(["y", "x"])
+    frame = polars.DataFrame({"batch": polars.Series(["x", "y", None, "x"]).cast(dtype)})
+    coding = CovariateCoding.fit(frame, 4)
+    assert coding.covariates[0].labels == ["x", "y"]
+    torch.testing.assert_close(
+        coding.encode(frame, 4), coding.encode({"batch": ["x", "y", None, "x"]}, 4)
+    )
+
+
+class _Labels(list):
+    """Labels as other libraries hold them: with categories, and nothing that pandas has."""
+
+    dtype = type("Categories", (), {"categories": ("x", "y")})()
+
+
+def test_categories_need_no_method_of_pandas():
+    coding = CovariateCoding.fit({"batch": _Labels(["x", "y", "x"])}, 3)
+    assert coding.covariates[0].labels == ["x", "y"]
+
+
+@pytest.mark.parametrize("values", [np.arange(2).astype("M8[D]"), np.array([1.0, 2.0j])])
+def test_what_is_no_number_is_refused_of_new_rows_too(values):
+    coding = CovariateCoding.fit({"age": [1.0, 2.0]}, 2)
+    with pytest.raises(InputError, match="numbers, categories, texts or booleans for 'age'"):
+        coding.encode({"age": values}, 2)
+
+
 REFUSED = {
     "none": (None, "Pass covariates= with 'batch'"),
     "unseen": (

@@ -279,7 +279,7 @@ class CovariateCoding:
         self, given: object, n_rows: int, index: object
     ) -> dict[str, NDArray[np.generic]]:
         """Return the values of every covariate; columns without names are those of the fit."""
-        columns = _columns(given, n_rows, index)
+        columns = _checked_columns(given, n_rows, index)
         unnamed = isinstance(given, np.ndarray | list | tuple)
         if unnamed and len(columns) == len(self.names):
             columns = dict(zip(self.names, columns.values(), strict=True))
@@ -417,9 +417,10 @@ def _values(given: Any) -> NDArray[np.generic]:
     """Return an array; categories, nullable types and texts as objects."""
     dtype = getattr(given, "dtype", None)
     plain = isinstance(dtype, np.dtype) and dtype.kind in "biuf"
-    if plain or not (hasattr(given, "iloc") or hasattr(dtype, "categories")):
+    # those of Polars are texts as an array
+    categorical = hasattr(dtype, "categories") and hasattr(given, "astype")
+    if plain or not (hasattr(given, "iloc") or categorical):
         return _as_numbers(as_array("covariates", given))
-    categorical = hasattr(dtype, "categories")
     if getattr(dtype, "kind", "O") in "iuf" and not categorical:
         numbers: NDArray[np.generic] = given.to_numpy(dtype=np.float64, na_value=np.nan)
         return numbers
@@ -475,7 +476,11 @@ def _is_label(values: NDArray[np.generic]) -> bool:
 
 
 def _label(value: Any) -> str:
-    """Return what a label is called: 3.0 is 3, whatever type the column has."""
+    """Return what a label is called: 3.0 is 3, whatever type the column has, and so are texts that
+    files hold as bytes.
+    """
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
     whole = isinstance(value, float | np.floating) and float(value).is_integer()
     return str(int(value)) if whole else str(value)
 
