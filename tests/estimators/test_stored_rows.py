@@ -232,6 +232,22 @@ def test_checks_name_rows_of_later_blocks(X):
         model.transform(Watched(bad))
 
 
+class Named(ArraySource):
+    """Rows whose columns have names."""
+
+    def __init__(self, array, columns):
+        super().__init__(array)
+        self.columns = list(columns)
+
+
+def test_columns_in_another_order_are_named_before_what_their_values_are(X):
+    counts = np.hstack([np.floor(np.exp(0.2 * X[:, :2])), X[:, 2:4]])
+    kinds = {"views": {"n": [0, 1], "x": [2, 3]}, "likelihood": {"n": "poisson"}}
+    model = bo.NGMVLVM(**kinds, **SETTINGS).fit(Named(counts, "abcd"))
+    with pytest.raises(InputError, match="columns of training, 'a' as column 0, got 'd'"):
+        model.transform(Named(counts[:, ::-1], "dcba"))
+
+
 def hide(X, how):
     incomplete, source = X.copy(), np.random.default_rng(2)
     if how == "entries":

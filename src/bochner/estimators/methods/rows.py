@@ -119,9 +119,13 @@ class RowsMixin:
                 # of an earlier fit
                 vars(self).pop("feature_names_in_", None)
                 self._coding = coding_of(source, self.likelihood, self._views_named)
-            elif not source.is_checked:
-                self._check_new(source)
-        self._check_names(source.columns, reset=reset)
+            else:
+                # before values, whose column is said by its name in training
+                self._check_names(source.columns, reset=False)
+                if not source.is_checked:
+                    self._check_new(source)
+        if reset:
+            self._check_names(source.columns, reset=True)
         return values
 
     def _gaussian_views(self) -> list[GaussianPosterior]:
