@@ -316,6 +316,44 @@ def test_categories_of_polars_are_labels(kind):
     )
 
 
+def test_nan_beside_texts_is_missing_and_numbers_beside_them_are_numbers():
+    batch = ["a", "b", float("nan")]
+    coding = CovariateCoding.fit({"batch": batch}, 3)
+    assert coding.covariates[0].labels == ["a", "b"]
+    missing = coding.encode({"batch": [float("nan"), None]}, 2)
+    torch.testing.assert_close(missing, torch.zeros_like(missing))
+    rows = CovariateCoding.fit([[1.0, "a"], [2.0, "b"], [4.0, "a"]], 3).covariates
+    assert [type(covariate) for covariate in rows] == [Continuous, Categorical]
+    # as in an array of objects
+    assert CovariateCoding.fit({"batch": [1, "a", 2.0]}, 3).covariates[0].labels == [
+        "1",
+        "2",
+        "a",
+    ]
+
+
+TWICE = {
+    "frame": pandas.DataFrame([[1.0, 2.0], [3.0, 1.0]], columns=["age", "age"]),
+    "dict": {1: [1.0, 2.0], "1": ["a", "b"]},
+}
+
+
+@pytest.mark.parametrize("kind", TWICE)
+def test_covariates_of_the_same_name_are_refused(kind):
+    with pytest.raises(InputError, match=r"different names, got '(age|1)' twice. Rename one"):
+        CovariateCoding.fit(TWICE[kind], 2)
+
+
+@pytest.mark.parametrize("value", [1e300, -1e308])
+def test_numbers_beyond_those_of_rows_are_refused(value):
+    want = "at most 1e[+]100 in size for 'age', got .* in row 1"
+    with pytest.raises(InputError, match=want):
+        CovariateCoding.fit({"age": [1.0, value]}, 2)
+    coding = CovariateCoding.fit({"age": [1.0, 2.0]}, 2)
+    with pytest.raises(InputError, match=want):
+        coding.encode({"age": [1.0, value]}, 2)
+
+
 class _Labels(list):
     """Labels as other libraries hold them: with categories, and nothing that pandas has."""
 
@@ -332,6 +370,8 @@ def test_what_is_no_number_is_refused_of_new_rows_too(values):
     coding = CovariateCoding.fit({"age": [1.0, 2.0]}, 2)
     with pytest.raises(InputError, match="numbers, categories, texts or booleans for 'age'"):
         coding.encode({"age": values}, 2)
+    # what the model does not know is not looked at
+    coding.encode({"age": [1.0, 2.0], "other": values}, 2)
 
 
 REFUSED = {

@@ -156,6 +156,12 @@ def test_zeros_of_either_sign_are_one_class():
     assert (signed.classes, signed.values.tolist()) == (["0", "1"], [0, 0, 1])
 
 
+def test_nan_in_a_list_of_texts_is_missing_and_bytes_are_texts():
+    label = one(["a", float("nan"), "b"])
+    assert (label.classes, label.values.tolist()) == (["a", "b"], [0, -1, 1])
+    assert one(np.array([b"a", b"b"])).classes == ["a", "b"]
+
+
 def test_masked_labels_are_missing():
     masked = as_labels(np.ma.masked_equal([0, 1, -9], -9), 3)[0]
     assert (masked.classes, masked.values.tolist()) == (["0", "1"], [0, 1, -1])

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import datetime
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bochner.errors import InputError, message
+
 # Of either precision: a function that takes it keeps that of what it is given.
 FloatArray = NDArray[np.floating[Any]]
 Float64Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
+# What may be known of a row.
+_KNOWN = (str, bytes, bool, int, float, np.bool_, np.integer, np.floating)
+_TIMES = (np.datetime64, np.timedelta64, datetime.date, datetime.timedelta)
 
 
 def is_na(value: object) -> bool:
@@ -25,6 +31,13 @@ def is_missing(value: object) -> bool:
     if value is None or is_na(value):
         return True
     return bool(value != value)  # noqa: PLR0124 - NaN alone differs from itself
+
+
+def text_of(value: object) -> str:
+    """Return an object as text; bytes, as files hold texts, are those texts."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    return str(value)
 
 
 def are_numbers(values: NDArray[np.generic]) -> bool:
@@ -70,3 +83,53 @@ def frame_without_na(X: Any) -> Any:
     for j, where in hidden.items():
         X.isetitem(j, X.iloc[:, j].mask(where, np.nan))
     return X
+
+
+def array_of(values: object) -> NDArray[Any]:
+    """Return an array, without mask; a list of texts and others becomes one of objects: numpy would
+    write out the others, NaN, too.
+    """
+    if is_masked(values):
+        return unmasked(values)
+    array = np.asarray(values)
+    if array.dtype.kind not in "SU" or not isinstance(values, list | tuple):
+        return array
+    objects = np.array(values, dtype=object)
+    texts = all(isinstance(value, str | bytes) for value in objects.flat)
+    return array if texts else objects
+
+
+def as_numbers(values: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Return objects that are all numbers or missing as numbers; others as they are."""
+    if values.dtype != object or values.ndim != 1 or not are_numbers(values):
+        return values
+    return as_float(values)
+
+
+def is_label(values: NDArray[np.generic]) -> bool:
+    """Return whether values are labels: none of them is a number."""
+    return values.dtype.kind not in "iuf"
+
+
+def label_of(value: Any) -> str:
+    """Return what a label is called: 3.0 is 3, whatever type the column has."""
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if whole else text_of(value)
+
+
+def check_kind(name: str, values: NDArray[np.generic]) -> None:
+    """Refuse values that are neither numbers nor labels: their texts would be labels that no other
+    row has.
+    """
+    if values.dtype.kind not in "OmMc":
+        return
+    for row, value in enumerate(values):
+        known = isinstance(value, _KNOWN) and not isinstance(value, np.timedelta64)
+        if is_missing(value) or known:
+            continue
+        got = f"{value} of type {type(value).__name__} in row {row}"
+        do = "convert it to numbers, or to texts that rows share"
+        if isinstance(value, _TIMES):
+            do = "convert it to numbers: (day - day.min()) / numpy.timedelta64(1, 'D')"
+        expected = f"numbers, categories, texts or booleans for {name!r}"
+        raise InputError(message(expected, got, do))

@@ -4,7 +4,6 @@ become numbers beside the latents.
 
 from __future__ import annotations
 
-import datetime
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -17,9 +16,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bochner.data.accepted import in_order_of
-from bochner.data.arrays import Float64Array, are_numbers, as_float, is_missing
+from bochner.data.arrays import (
+    Float64Array,
+    as_numbers,
+    check_kind,
+    is_label,
+    is_missing,
+    label_of,
+)
 from bochner.data.columns import listing
-from bochner.data.validation import as_array
+from bochner.data.validation import LARGEST, as_array
 from bochner.data.views import ExactSum
 from bochner.errors import DataWarning, InputError, message, shown, warn_user
 from bochner.processes import ALONE, Processes
@@ -121,7 +127,7 @@ class Categorical(Covariate):
         cls, name: str, values: NDArray[np.generic], processes: Processes = ALONE
     ) -> Categorical:
         """Count the labels of all processes."""
-        here = Counter(_label(value) for value in values if not is_missing(value))
+        here = Counter(label_of(value) for value in values if not is_missing(value))
         counts: Counter[str] = sum(processes.gathered(here), Counter())
         n_known = counts.total()
         if len(counts) > max(_FEW_LABELS, _NEARLY_ALL * n_known):
@@ -148,7 +154,7 @@ class Categorical(Covariate):
         for row, value in enumerate(values):
             if is_missing(value):
                 continue
-            label = _label(value)
+            label = label_of(value)
             if label not in position:
                 raise self._unseen(row, label)
             out[row] -= self.shares
@@ -218,7 +224,7 @@ class CovariateCoding:
         fitted: list[Covariate] = []
         for name, values in columns.items():
             _check_known(name, values, processes)
-            kind = Categorical if _is_label(values) else Continuous
+            kind = Categorical if is_label(values) else Continuous
             fitted.append(kind.fit(name, values, processes))
         constant = [repr(covariate.name) for covariate in fitted if not covariate.varies]
         if constant and processes.rank == 0:
@@ -272,6 +278,8 @@ class CovariateCoding:
             got = f"{present}, without {listing(lacking)}"
             do = "name the columns so"
             raise InputError(message(f"the covariates {known}", got, do))
+        for name in self.names:
+            check_kind(name, columns[name])
         parts = [covariate.encode(columns[covariate.name]) for covariate in self.covariates]
         return torch.from_numpy(np.hstack(parts))
 
@@ -279,7 +287,7 @@ class CovariateCoding:
         self, given: object, n_rows: int, index: object
     ) -> dict[str, NDArray[np.generic]]:
         """Return the values of every covariate; columns without names are those of the fit."""
-        columns = _checked_columns(given, n_rows, index)
+        columns = _columns(given, n_rows, index)
         unnamed = isinstance(given, np.ndarray | list | tuple)
         if unnamed and len(columns) == len(self.names):
             columns = dict(zip(self.names, columns.values(), strict=True))
@@ -294,7 +302,7 @@ class CovariateCoding:
             if isinstance(covariate, Categorical) and covariate.name in columns:
                 known = set(covariate.labels)
                 values = columns[covariate.name].astype(object)
-                unknown = [_label(value) not in known for value in values]
+                unknown = [label_of(value) not in known for value in values]
                 values[unknown] = None
                 columns[covariate.name] = values
         return columns
@@ -356,6 +364,7 @@ def stacked(parts: Sequence[object]) -> object:
 def _columns(given: Any, n_rows: int, index: object) -> dict[str, NDArray[np.generic]]:
     """Return the values of every covariate by name, (n,)."""
     given = in_order_of(index, "covariates", given)
+    _check_names(given)
     if isinstance(given, Mapping):
         columns = {str(name): _values(value) for name, value in given.items()}
     elif hasattr(given, "column_names"):
@@ -373,7 +382,7 @@ def _columns(given: Any, n_rows: int, index: object) -> dict[str, NDArray[np.gen
             do = "give one value per row, in their order"
             raise InputError(message(f"covariates of {n_rows} rows", shown(given), do))
         table = table[:, None] if table.ndim == 1 else table
-        columns = {f"covariate {j}": _as_numbers(table[:, j]) for j in range(table.shape[1])}
+        columns = {f"covariate {j}": as_numbers(table[:, j]) for j in range(table.shape[1])}
     for name, values in columns.items():
         if values.shape != (n_rows,):
             got = f"shape {values.shape} for {name!r}"
@@ -385,17 +394,27 @@ def _columns(given: Any, n_rows: int, index: object) -> dict[str, NDArray[np.gen
     return columns
 
 
+def _check_names(given: Any) -> None:
+    """Refuse two covariates that are called the same: one of them would be lost."""
+    columns = getattr(given, "column_names", getattr(given, "columns", ()))
+    names = Counter(map(str, given if isinstance(given, Mapping) else columns))
+    twice = [repr(name) for name, count in names.items() if count > 1]
+    if twice:
+        want = "covariates with different names"
+        raise InputError(message(want, f"{twice[0]} twice", "rename one"))
+
+
 def _checked_columns(given: Any, n_rows: int, index: object) -> dict[str, NDArray[np.generic]]:
     """Return what `_columns` does, of numbers and labels alone."""
     columns = _columns(given, n_rows, index)
     for name, values in columns.items():
-        _check_kind(name, values)
+        check_kind(name, values)
     return columns
 
 
 def _check_alike(columns: Mapping[str, NDArray[np.generic]], processes: Processes) -> None:
     """Refuse covariates that are called, or of a kind, as in no other process."""
-    kinds = {name: "labels" if _is_label(v) else "numbers" for name, v in columns.items()}
+    kinds = {name: "labels" if is_label(v) else "numbers" for name, v in columns.items()}
     said = [
         listing([f"{kind} {name!r}" for name, kind in of_process.items()])
         for of_process in processes.gathered(kinds)
@@ -413,51 +432,6 @@ def _exact_sum(values: Float64Array, processes: Processes) -> float:
     return float(total.over(processes)[0])
 
 
-def _values(given: Any) -> NDArray[np.generic]:
-    """Return an array; categories, nullable types and texts as objects."""
-    dtype = getattr(given, "dtype", None)
-    plain = isinstance(dtype, np.dtype) and dtype.kind in "biuf"
-    # those of Polars are texts as an array
-    categorical = hasattr(dtype, "categories") and hasattr(given, "astype")
-    if plain or not (hasattr(given, "iloc") or categorical):
-        return _as_numbers(as_array("covariates", given))
-    if getattr(dtype, "kind", "O") in "iuf" and not categorical:
-        numbers: NDArray[np.generic] = given.to_numpy(dtype=np.float64, na_value=np.nan)
-        return numbers
-    objects: NDArray[np.object_] = np.array(given.astype(object), dtype=object)
-    if categorical:
-        # labels by declaration, whatever they are
-        for row, value in enumerate(objects):
-            objects[row] = None if is_missing(value) else _label(value)
-        return objects
-    return _as_numbers(objects)
-
-
-def _as_numbers(values: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Return objects that are all numbers or missing as numbers; others as they are."""
-    if values.dtype != object or values.ndim != 1 or not are_numbers(values):
-        return values
-    return as_float(values)
-
-
-def _check_kind(name: str, values: NDArray[np.generic]) -> None:
-    """Refuse values that are neither numbers nor labels: their texts would be labels that no other
-    row has.
-    """
-    if values.dtype.kind not in "OmMc":
-        return
-    for row, value in enumerate(values):
-        known = isinstance(value, _KNOWN) and not isinstance(value, np.timedelta64)
-        if is_missing(value) or known:
-            continue
-        got = f"{value} of type {type(value).__name__} in row {row}"
-        do = "convert it to numbers, or to texts that rows share"
-        if isinstance(value, _TIMES):
-            do = "convert it to numbers: (day - day.min()) / numpy.timedelta64(1, 'D')"
-        expected = f"numbers, categories, texts or booleans for {name!r}"
-        raise InputError(message(expected, got, do))
-
-
 def _check_known(name: str, values: NDArray[np.generic], processes: Processes) -> None:
     """Refuse a covariate without any value."""
     n_rows = processes.total(len(values))
@@ -466,26 +440,34 @@ def _check_known(name: str, values: NDArray[np.generic], processes: Processes) -
         raise InputError(message(f"a value of {name!r} in some row", got, "leave it out"))
 
 
-# What a covariate may hold.
-_KNOWN = (str, bytes, bool, int, float, np.bool_, np.integer, np.floating)
-_TIMES = (np.datetime64, np.timedelta64, datetime.date, datetime.timedelta)
-
-
-def _is_label(values: NDArray[np.generic]) -> bool:
-    return values.dtype.kind not in "iuf"
-
-
-def _label(value: Any) -> str:
-    """Return what a label is called: 3.0 is 3, whatever type the column has, and so are texts that
-    files hold as bytes.
-    """
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
-    whole = isinstance(value, float | np.floating) and float(value).is_integer()
-    return str(int(value)) if whole else str(value)
+def _values(given: Any) -> NDArray[np.generic]:
+    """Return an array; categories, nullable types and texts as objects."""
+    dtype = getattr(given, "dtype", None)
+    plain = isinstance(dtype, np.dtype) and dtype.kind in "biuf"
+    # those of Polars are texts as an array
+    categorical = hasattr(dtype, "categories") and hasattr(given, "astype")
+    if plain or not (hasattr(given, "iloc") or categorical):
+        return as_numbers(as_array("covariates", given))
+    if getattr(dtype, "kind", "O") in "iuf" and not categorical:
+        numbers: NDArray[np.generic] = given.to_numpy(dtype=np.float64, na_value=np.nan)
+        return numbers
+    objects: NDArray[np.object_] = np.array(given.astype(object), dtype=object)
+    if categorical:
+        # labels by declaration, whatever they are
+        for row, value in enumerate(objects):
+            objects[row] = None if is_missing(value) else label_of(value)
+        return objects
+    return as_numbers(objects)
 
 
 def _numbers(name: str, values: NDArray[np.generic]) -> Float64Array:
+    """Return numbers in double precision, NaN where they are missing.
+
+    Raises
+    ------
+    InputError
+        One is no number, or larger than those of X may be; the message names row and value.
+    """
     try:
         numbers: Float64Array = values.astype(np.float64)
     except (TypeError, ValueError) as error:
@@ -499,4 +481,12 @@ def _numbers(name: str, values: NDArray[np.generic]) -> Float64Array:
         got = f"inf in row {row}"
         do = "write NaN there"
         raise InputError(message(f"finite numbers for {name!r}", got, do))
+    far = np.abs(numbers) > LARGEST
+    if far.any():
+        row = int(np.flatnonzero(far)[0])
+        got = f"{numbers[row]:g} in row {row}"
+        do = "correct the value, write NaN if it is missing, or change the unit"
+        raise InputError(
+            message(f"numbers of at most {LARGEST:g} in size for {name!r}", got, do)
+        )
     return numbers

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from bochner.data.accepted import annotated_kind, as_rows
-from bochner.data.arrays import Float64Array, FloatArray, IntArray, is_masked, unmasked
+from bochner.data.arrays import Float64Array, FloatArray, IntArray, array_of
 from bochner.data.columns import (
     ColumnNames,
     columns_of,
@@ -334,7 +334,7 @@ def as_array(name: str, values: object) -> NDArray[np.generic]:
         raise InputError(message(f"{name} as an array", f"an object of type {kind}", do))
     try:
         values = values.detach().cpu() if hasattr(values, "detach") else values
-        return unmasked(values) if is_masked(values) else np.asarray(values)
+        return array_of(values)
     except (TypeError, ValueError) as error:
         do = "pass an array, or rows of one length"
         raise InputError(message(f"{name} as an array", str(error), do)) from error
@@ -369,7 +369,7 @@ def finite(arrays: Mapping[str, Float64Array]) -> None:
 
 
 # Beyond this squares overflow, in sums over a view.
-_LARGEST = 1e100
+LARGEST = 1e100
 # A view's extreme value that many standard deviations of the other entries away from their mean, in
 # few entries, is reported.
 _DEVIATIONS = 300.0
@@ -408,10 +408,10 @@ def check_magnitudes(
         for end, pick in zip(ends, (np.argmin, np.argmax), strict=True):
             column = int(positions[pick(end[positions])])
             value = float(end[column])
-            if abs(value) > _LARGEST:
+            if abs(value) > LARGEST:
                 do = "correct the value, write NaN if it is missing, or change the unit"
                 got = f"{value:g} in {place_of(X, view, column, value, column_names)}"
-                raise InputError(message(f"numbers of at most {_LARGEST:g} in size", got, do))
+                raise InputError(message(f"numbers of at most {LARGEST:g} in size", got, do))
             if not sp.issparse(X) and (said := _code(X, some, positions, value)):
                 _warn(said, value, place_of(X, view, column, value, column_names))
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.data.accepted import in_order_of
-from bochner.data.arrays import BoolArray, are_numbers, as_float, is_missing
+from bochner.data.arrays import BoolArray, are_numbers, as_float, is_missing, text_of
 from bochner.data.validation import as_array
 from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.io.array_files import LABELS, load_arrays
@@ -134,7 +134,7 @@ def _one(name: str, given: Any, n_rows: int, read_dates: bool) -> Labels:
         if values.dtype.kind not in "iuO" or _are_exact(numbers):
             return _numbers(name, numbers)
     texts = np.array(
-        [_MISSING if is_missing(value) else str(value) for value in values.tolist()],
+        [_MISSING if is_missing(value) else text_of(value) for value in values.tolist()],
         dtype=object,
     )
     used = set(texts.tolist()) - {_MISSING}
