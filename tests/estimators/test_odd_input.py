@@ -262,11 +262,32 @@ def test_a_table_of_arrow_holds_covariates(X):
 def test_size_factors_that_are_no_real_numbers_are_refused(kind):
     counts = np.random.default_rng(100).poisson(3.0, (40, 4))
     factors = np.ones(40, dtype=np.int64).astype(kind)
-    with pytest.raises(InputError, match="numbers as size factors of view 'x', got array"):
+    with pytest.raises(
+        InputError, match=r"numbers as size factors of view 'x', got .* in row 0"
+    ):
         bo.NGMVLVM(**QUICK, likelihood="poisson").fit(counts, size_factors=factors)
     masked = np.ma.masked_array([9999.0] + [1.0] * 39, mask=[True] + [False] * 39)
     with pytest.raises(InputError, match="got NaN in row 0"):
         bo.NGMVLVM(**QUICK, likelihood="poisson").fit(counts, size_factors=masked)
+
+
+def test_the_row_of_a_size_factor_that_is_text_is_named():
+    counts = np.random.default_rng(100).poisson(3.0, (40, 4))
+    factors = ["1.5"] * 40
+    factors[7] = "a lot"
+    with pytest.raises(
+        InputError, match=r"of view 'x', got 'a lot' in row 7\. Give one number"
+    ):
+        bo.NGMVLVM(**QUICK, likelihood="poisson").fit(counts, size_factors=factors)
+
+
+def test_missing_size_factors_may_be_those_of_pandas_among_objects():
+    pandas = pytest.importorskip("pandas")
+    counts = np.random.default_rng(100).poisson(3.0, (40, 4))
+    factors = [*(counts.sum(1) + 1.0)]
+    factors[4] = pandas.NA
+    with pytest.raises(InputError, match="training row of view 'x', got NaN in row 4"):
+        bo.NGMVLVM(**QUICK, likelihood="poisson").fit(counts, size_factors=factors)
 
 
 def test_tables_of_objects_may_hold_na(X):

@@ -392,6 +392,12 @@ def test_a_folder_that_is_not_there_is_said_before_training(tmp_path, monkeypatc
     undo()
 
 
+def test_a_folder_in_place_of_a_checkpoint_is_called_one(tmp_path):
+    want = "Expected a checkpoint file, got the folder .*. Name the checkpoint file in it"
+    with pytest.raises(ModelFileError, match=want):
+        NGMVLVM(**SETTINGS, checkpoint=tmp_path).fit(_data())
+
+
 def test_a_checkpoint_behind_a_link_is_removed_and_the_link_stays(tmp_path):
     """Another disk is where long runs are kept."""
     (tmp_path / "scratch").mkdir()

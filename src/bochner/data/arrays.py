@@ -54,6 +54,18 @@ def as_float(values: NDArray[np.generic]) -> NDArray[np.float64]:
     return np.array(known, dtype=np.float64)
 
 
+def first_no_number(values: NDArray[np.generic]) -> int | None:
+    """Return the first row of values, (n,), that neither is missing nor reads as a number; None:
+    there is none, or they have another shape.
+    """
+    for row, value in enumerate(values.tolist() if values.ndim == 1 else ()):
+        try:
+            float("nan" if is_missing(value) else value)
+        except (TypeError, ValueError):
+            return row
+    return None
+
+
 def is_masked(values: object) -> bool:
     """Return whether entries are masked, of an array of numpy: nullable arrays of pandas have masks
     that numpy would take for its own.

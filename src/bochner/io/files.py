@@ -115,8 +115,12 @@ def read(path: str | Path, kind: str, schema: int) -> tuple[dict[str, Tensor], d
         The file is missing, not one of ours, damaged, of another kind, or of another schema.
     """
     path = Path(path)
-    if not exists(path) or not path.is_file():
+    if not exists(path):
         raise ModelFileError(message(f"a {kind} file", f"no file at {path}", "check the path"))
+    if not path.is_file():
+        got = f"the folder {path}" if path.is_dir() else f"{path}, which is no file"
+        do = f"name the {kind} file in it" if path.is_dir() else "check the path"
+        raise ModelFileError(message(f"a {kind} file", got, do))
     if not os.access(path, os.R_OK):
         do = f"allow it: chmod u+r {shlex.quote(str(path))}"
         raise ModelFileError(

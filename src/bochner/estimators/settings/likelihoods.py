@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bochner.data.arrays import FloatArray
+from bochner.data.arrays import FloatArray, are_numbers, as_float, first_no_number
 from bochner.data.columns import ColumnNames, observed_rows
 from bochner.data.kinds import least_noise, sampled, warn_of_units
 from bochner.data.likelihood_names import unknown_likelihood
@@ -467,13 +467,16 @@ def _checked(given: object, view: str, n_rows: int) -> NDArray[np.float64]:
     try:
         if values.dtype.kind in "cmM":
             raise TypeError(f"{values.dtype} is no real number")
-        factors = values.astype(np.float64)
+        missing = values.dtype == object and values.ndim == 1 and are_numbers(values)
+        factors = as_float(values) if missing else values.astype(np.float64)
     except (TypeError, ValueError) as error:
         want = f"numbers as size factors of view {view!r}"
         do = "give one number per row of X"
+        row = first_no_number(values)
+        got = shown(given) if row is None else f"{shown(values[row])} in row {row}"
         if isinstance(given, str):
             do += ", or size_factors='total' to the likelihood, bo.likelihoods.Poisson say"
-        raise InputError(message(want, shown(given), do)) from error
+        raise InputError(message(want, got, do)) from error
     if factors.shape != (n_rows,):
         want = f"{n_rows} size factors for view {view!r}, one per row"
         raise InputError(
