@@ -34,6 +34,7 @@ from bochner.initialization.simple_models import STEPS, settle
 from bochner.io.schema import Tensors, parse, whole
 from bochner.kernels.dirichlet_process import DirichletProcessMixture
 from bochner.memory import Scratch
+from bochner.models.limits import finest
 from bochner.models.lvm import LatentVariableModel, Layout
 from bochner.models.sites import SiteUpdate
 from bochner.objectives.elbo import Draws, Evaluation, elbo
@@ -216,7 +217,7 @@ class Race:
 
         def accept(step: int) -> None:
             model.update_sites(updates)
-            model.project()
+            model.project(finest(model.latents.log_std))
             if step % REGROUP_STEPS == 0:
                 model.regroup()
 

@@ -19,6 +19,7 @@ from bochner.kernels.base import Frequencies, SpectralKernel
 from bochner.likelihoods.likelihood import Gaussian
 from bochner.likelihoods.nonconjugate import Likelihood, NonConjugateLikelihood
 from bochner.memory import chunks
+from bochner.models import limits
 from bochner.models.sites import Sites, SiteUpdate
 from bochner.random import RowNoise
 
@@ -429,28 +430,6 @@ class View(nn.Module):
         return cast(Gaussian, self.likelihood).noise_variance
 
 
-# Of a kernel on log odds or log means: a standard deviation of 30 makes ones of probabilities up to
-# 1e-13. Where latents separate the ones of every column from its zeros, as two columns that say the
-# same let them, the bound rises with the variance without end (that of 732 rows and 7 columns of
-# zeros and ones past 1e6), and single precision was lost in it.
-_MOST_VARIANCE = 1e3
-_VARIANCES = ("log_variance", "log_weights")
-# Of the spectral points of a component, in radians per standard deviation of the latents: functions
-# that change within a fiftieth of it. A component without use turns white, where nothing holds its
-# scale: it rose to 1e5, and the noise of its gradients took the latents of six views 140,000 nats
-# down.
-_MOST_LOG_SCALE = 4.0
-_SCALES = ("log_scales",)
-
-
-@torch.no_grad()
-def _bound(kernel: nn.Module, names: tuple[str, ...], most: float) -> None:
-    """Bring trained parameters of these names below a value."""
-    for name, parameter in kernel.named_parameters():
-        if parameter.requires_grad and name.endswith(names):
-            parameter.clamp_(max=most)
-
-
 class LatentVariableModel(nn.Module):
     """Latents shared by several views; a single view is a list of one."""
 
@@ -474,14 +453,22 @@ class LatentVariableModel(nn.Module):
         for view, update in zip(self.views, updates, strict=True):
             view.sites.absorb(update)
 
-    def project(self) -> None:
-        """Bring back parameters that a step moved too far."""
+    def project(self, finest: Tensor | None = None) -> None:
+        """Bring back parameters that a step moved too far.
+
+        Parameters
+        ----------
+        finest : Tensor of shape (D,), optional
+            What `limits.finest` returns of all rows: where some of them are elsewhere kernels would
+            differ.
+        """
         self.latents.project()
         for view in self.views:
             view.likelihood.project()
-            _bound(view.kernel, _SCALES, _MOST_LOG_SCALE)
+            dims = list(view.latent_dims(self.n_components))
+            limits.limit_scales(view.kernel, None if finest is None else finest[dims])
             if view.sites.take_turns:
-                _bound(view.kernel, _VARIANCES, math.log(_MOST_VARIANCE))
+                limits.limit_variances(view.kernel)
 
     def regroup(self) -> None:
         """Group the columns of non-conjugate views anew."""
