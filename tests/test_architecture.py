@@ -45,7 +45,7 @@ LAYERS: dict[str, str] = {
         likelihoods.poisson likelihoods.polya_gamma likelihoods.binomial
         likelihoods.categorical likelihoods.tilted likelihoods.negative_binomial likelihoods""",
     "F5 models": """
-        models.sites models.lvm models.sticks models.dirichlet_posterior models""",
+        models.limits models.sites models.lvm models.sticks models.dirichlet_posterior models""",
     "F6 regression, objectives": """
         regression.observations regression.noise regression.separate_columns
         regression.evidence regression.batched_evidence regression.weighted_grams
