@@ -9,12 +9,12 @@ import re
 import statistics
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from scipy.stats import chisquare
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from helpers.benchmarks import BENCHMARKS, run_there
+
 README = (BENCHMARKS / "README.md").read_text()
 # Fences without a language hold tables of stored rows; ```text what a command printed or a hand
 # wrote down.
@@ -474,13 +474,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     print(harness.apart(os.getpid) != os.getpid(), harness.apart(torch.get_num_threads))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=BENCHMARKS,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_there(code)
     assert done.stdout.split() == ["True", "1"], done.stderr
 
 
@@ -509,13 +503,7 @@ harness.arguments(None)
 from bochner.errors import InputError
 raise InputError("Expected data.")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=BENCHMARKS,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_there(code)
     assert done.returncode == 1
     assert done.stderr.endswith("Error: Expected data.\n")
     assert "Traceback" not in done.stderr

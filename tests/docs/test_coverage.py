@@ -5,15 +5,15 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
 import types
 from pathlib import Path
 
 import pytest
 
+from helpers.benchmarks import BENCHMARKS, run_there
+
 ROOT = Path(__file__).parents[2]
-BENCHMARKS = ROOT / "benchmarks"
 
 
 def load():
@@ -60,13 +60,7 @@ for item in papers.items():
         if (item.data, item.method) not in keys or item.column not in protocol.columns:
             print(item.entry, item.item, item.file, item.data, item.method, item.column)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=BENCHMARKS,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_there(code)
     assert (done.stdout, done.returncode) == ("", 0), done.stderr
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from helpers.benchmarks import BENCHMARKS
 
 
 @pytest.fixture(scope="module")

@@ -62,6 +62,8 @@ def test_labels_of_rows_are_no_covariate(X):
     model = bo.NGMVLVM(**QUICK).fit(X, covariates={"age": np.arange(40.0)})
     with pytest.raises(InputError, match="numbers for 'age', got 'old' in row 1"):
         model.transform(X[:2], covariates={"age": np.array([1, "old"], dtype=object)})
+    with pytest.raises(InputError, match="numbers for 'age', got 'old' in row 1"):
+        model.transform(X[:2], covariates={"age": ["12", "old"]})
 
 
 def test_years_beside_zeros_and_ones_are_no_counts():

@@ -20,6 +20,7 @@ from bochner.data.arrays import (
     Float64Array,
     as_numbers,
     check_kind,
+    first_no_number,
     is_label,
     is_missing,
     label_of,
@@ -471,9 +472,8 @@ def _numbers(name: str, values: NDArray[np.generic]) -> Float64Array:
     try:
         numbers: Float64Array = values.astype(np.float64)
     except (TypeError, ValueError) as error:
-        texts = ((i, value) for i, value in enumerate(values) if isinstance(value, str))
-        row, value = next(texts, (-1, error))
-        got = str(error) if row < 0 else f"{str(value)!r} in row {row}"
+        row = first_no_number(values)
+        got = str(error) if row is None else f"{str(values[row])!r} in row {row}"
         do = "pass numbers, as in training, with NaN where they are missing"
         raise InputError(message(f"numbers for {name!r}", got, do)) from error
     if np.isinf(numbers).any():

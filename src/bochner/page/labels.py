@@ -29,8 +29,6 @@ MOST_CLASSES = 50
 _EXACT = 2.0**53
 _MISSING = ""
 _DIGITS = re.compile(r"([0-9]{1,18})")
-# What a first column is called that is no labelling where no two rows share a value.
-_KEYS = frozenset({"", "row", "id", "index"})
 # First lines that are no labels.
 _HEADERS = frozenset(
     {"class", "classes", "cluster", "group", "label", "labels", "target", "type", "y"}
@@ -329,7 +327,7 @@ def _text(
     elif (
         len(columns) > 1
         and len(set(columns[0])) == len(columns[0])
-        and names[0].lower() in _KEYS
+        and names[0].lower() in ("", "row", "id", "index")
     ):
         columns = columns[1:]
         names = names[1:]
@@ -376,7 +374,7 @@ def _check_join(
 
 def _warn_of_order(path: Path, name: str, first: Sequence[str]) -> None:
     """Warn of names of rows by which nothing can be joined: the order may be another."""
-    is_key = is_key_name(name) or name.lower() in _KEYS
+    is_key = is_key_name(name) or not name
     if is_key and len(set(first)) == len(first) and not _counts_rows(first):
         warn_user(
             f"The rows have no names to join by: the lines of {path} are taken in their order, "

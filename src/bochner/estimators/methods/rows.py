@@ -120,7 +120,7 @@ class RowsMixin:
                 vars(self).pop("feature_names_in_", None)
                 self._coding = coding_of(source, self.likelihood, self._views_named)
             else:
-                # before values, whose column is said by its name in training
+                # first: messages name the columns of values as training did
                 self._check_names(source.columns, reset=False)
                 if not source.is_checked:
                     self._check_new(source)

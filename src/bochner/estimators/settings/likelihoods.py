@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bochner.data.arrays import FloatArray, are_numbers, as_float, first_no_number
+from bochner.data.arrays import FloatArray, as_numbers, first_no_number
 from bochner.data.columns import ColumnNames, observed_rows
 from bochner.data.kinds import least_noise, sampled, warn_of_units
 from bochner.data.likelihood_names import unknown_likelihood
@@ -467,8 +467,7 @@ def _checked(given: object, view: str, n_rows: int) -> NDArray[np.float64]:
     try:
         if values.dtype.kind in "cmM":
             raise TypeError(f"{values.dtype} is no real number")
-        missing = values.dtype == object and values.ndim == 1 and are_numbers(values)
-        factors = as_float(values) if missing else values.astype(np.float64)
+        factors = as_numbers(values).astype(np.float64)
     except (TypeError, ValueError) as error:
         want = f"numbers as size factors of view {view!r}"
         do = "give one number per row of X"
