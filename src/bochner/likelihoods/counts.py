@@ -160,7 +160,7 @@ def tabulated(y: Tensor) -> Tensor | None:
     if not (low >= 0.0 and high < min(_LARGEST_TABLE, y.numel())):
         return None
     index = y.int()
-    return index if bool((index == y).all()) else None
+    return index if torch.equal(index.to(y.dtype), y) else None
 
 
 def log_factorial(y: Tensor) -> Tensor:

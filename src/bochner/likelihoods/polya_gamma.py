@@ -61,14 +61,16 @@ def slopes(
     a, mean, variance : Tensor of shape (n, m)
     b, log_c : Tensor of shape (n, m) or (m,), or float
     """
-    c = torch.addcmul(variance, mean, mean).sqrt().clamp(min=_SMALL)
+    # written in place where autograd has no use for what was there: entries are many
+    c = torch.addcmul(variance, mean, mean).clamp_(min=_SMALL**2).sqrt_()
     # one exponential serves both: tanh(c/2) = (1 - e^-c) / (1 + e^-c)
     less = torch.expm1(-c)
     more = less + 2.0
-    omega = b * (less / (more * c)).mul_(-0.5)
+    d_variance = (less / more).div_(c).mul_(b).mul_(0.25)  # minus half of E omega
     log_cosh = more.log().add_(c, alpha=0.5)
     kappa = a - 0.5 * b
-    return Slopes(log_c + kappa * mean - b * log_cosh, kappa - omega * mean, -0.5 * omega)
+    value = (kappa * mean).add_(log_c).sub_(log_cosh.mul_(b))
+    return Slopes(value, torch.addcmul(kappa, d_variance, mean, value=2.0), d_variance)
 
 
 def curvatures(b: Tensor | float, mean: Tensor, variance: Tensor) -> Curvatures:
