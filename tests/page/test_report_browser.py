@@ -620,3 +620,117 @@ def test_what_is_zero_in_the_data_is_written_as_zero(browser, tmp_path):
         "#selection-columns tr", has=opened.tab.locator("th", has_text="0")
     )
     assert line.first.locator("td").nth(1).inner_text() == "0"
+
+
+def test_a_page_in_a_folded_frame_is_drawn_when_it_is_opened(browser, path, tmp_path):
+    frame = f'<iframe src="{path.as_uri()}" style="width: 0; height: 0"></iframe>'
+    outside = tmp_path / "outside.html"
+    outside.write_text(frame, encoding="utf-8")
+    tab = browser.new_page(viewport={"width": 1000, "height": 800})
+    errors = []
+    tab.on("pageerror", lambda error: errors.append(str(error)))
+    tab.goto(outside.as_uri())
+    inside = tab.frames[1]
+    inside.wait_for_selector("html[data-ready]", state="attached")
+    # paper, of a page that has no room
+    for name in ("beforeprint", "afterprint"):
+        inside.evaluate(f"dispatchEvent(new Event('{name}'))")
+    tab.evaluate("document.querySelector('iframe').style = 'width: 900px; height: 700px'")
+    drawn = """async () => {
+        const canvas = document.querySelector("#map canvas");
+        let tones = 0;
+        for (let frame = 0; frame < 200 && tones < 20; frame++) {
+            await new Promise(requestAnimationFrame);
+            if (canvas.width < 300) continue;
+            const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            tones = new Set(new Uint32Array(data.buffer)).size;
+        }
+        return tones;
+    }"""
+    assert inside.evaluate(drawn) >= 20
+    assert not inside.locator("#failure").is_visible()
+    tab.close()
+    assert errors == []
+
+
+def test_a_map_keeps_one_scale_when_its_window_changes_until_it_is_zoomed(browser, path):
+    opened = Page(browser, path, viewport={"width": 1300, "height": 1000})
+    scales = """() => {
+        const {clientWidth: width, clientHeight: height} = document.getElementById("map");
+        const [left, right, bottom, top] = bochnerPage.range();
+        return (right - left) / (width - 70) / ((top - bottom) / (height - 56));
+    }"""
+    assert opened.tab.evaluate(scales) == pytest.approx(1)
+    opened.tab.set_viewport_size({"width": 390, "height": 800})
+    opened.tab.wait_for_function(f"Math.abs(({scales})() - 1) < 1e-6")
+    opened.tab.click("#zoom-in")
+    zoomed = opened.tab.evaluate("bochnerPage.range()")
+    opened.tab.set_viewport_size({"width": 1300, "height": 800})
+    opened.tab.wait_for_function("document.getElementById('map').clientWidth > 500")
+    opened.tab.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+    assert opened.tab.evaluate("bochnerPage.range()") == zoomed
+    opened.tab.close()
+    assert opened.errors == []
+
+
+# Where a text is on the screen, from left to right.
+LEFT = """([within, text]) => {
+    const walk = document.createTreeWalker(document.querySelector(within), NodeFilter.SHOW_TEXT);
+    for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+        const at = node.textContent.indexOf(text);
+        if (at < 0) continue;
+        const range = document.createRange();
+        range.setStart(node, at);
+        range.setEnd(node, at + text.length);
+        return range.getBoundingClientRect().left;
+    }
+}"""
+
+
+def test_numbers_stand_behind_names_that_are_read_from_right_to_left(browser, tmp_path):
+    z = np.random.default_rng(0).normal(size=N)
+    table = pandas.DataFrame({"ארך": z, "רחב": z**2, "קבוצה": np.where(z > 0, "אחת", "שתיים")})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        mixed, plain = (
+            bo.NGMVLVM(
+                1, n_frequencies=8, init="pca", max_iter=30, random_state=0, **options
+            ).fit(X)
+            for X, options in (
+                (table, {"likelihood": "auto"}),
+                (table.iloc[:, :2], {"views": {"מדידות": [0, 1]}}),
+            )
+        )
+
+    def stands_before(within, name, number):
+        left, right = (page.tab.evaluate(LEFT, [within, text]) for text in (name, number))
+        return left < right
+
+    page = Page(browser, bo.report(mixed, table, path=tmp_path / "mixed.html"))
+    name, share = re.match(r"(\w+): (\d+) %", page.text("#loadings td")).groups()
+    assert stands_before("#loadings td", name, share)
+    words = page.tab.locator("#place .numbers", has_text="%").inner_text()
+    name, share = re.match(r"(\w+) \((\d+) %\)", words).groups()
+    assert stands_before("#place .bars:last-of-type", name, share)
+    page.tab.select_option("#shade-by", label="standard deviation of ארך")
+    low = page.tab.locator("#shade-legend .numbers").first.inner_text()
+    assert stands_before("#shade-legend", "ארך", low)
+    page.tab.close()
+    assert page.errors == []
+    page = Page(browser, bo.report(plain, path=tmp_path / "plain.html"))
+    assert stands_before("header", "מדידות", "2 columns")
+    page.tab.close()
+    assert page.errors == []
+
+
+def test_long_words_of_names_do_not_run_over_the_edge_of_paper(browser, tmp_path):
+    X = np.random.default_rng(0).normal(size=(N, 3))
+    table = pandas.DataFrame(X, columns=["x" * 300, "b", "c"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = bo.NGMVLVM(n_frequencies=8, init="pca", max_iter=5).fit(table)
+    opened = Page(browser, bo.report(model, table, path=tmp_path / "r.html"))
+    opened.tab.emulate_media(media="print")
+    assert opened.tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    opened.tab.close()
+    assert opened.errors == []

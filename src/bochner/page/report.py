@@ -334,7 +334,7 @@ def _html(
         content=script_json(content),
         figures=script_json(finite(figures)),
         script=script,
-        summary=html.escape(_summary(model, content)),
+        summary=_summary(model, content),
     )
 
 
@@ -394,19 +394,26 @@ def _partial(model: LatentVariableEstimator) -> str:
 
 
 def _summary(model: LatentVariableEstimator, content: dict[str, Any]) -> str:
+    """Return what the page shows, as markup."""
     views = ", ".join(
-        f"{view['name']} ({counted(view['width'], 'column')})" for view in content["views"]
+        f"{_apart(view['name'])} ({counted(view['width'], 'column')})"
+        for view in content["views"]
     )
     said = (
         f"{type(model).__name__}: {counted(content['rows'], 'row')}, "
         f"{counted(content['dims'], 'latent dimension')}. Views: {views}."
     )
-    beside = _covariates(model)
+    beside = [_apart(name) for name in _covariates(model)]
     return (
         f"{said} What is decoded is for the average of {', '.join(beside)}."
         if beside
         else said
     )
+
+
+def _apart(name: str) -> str:
+    """Return markup of a name that, read from right to left, leaves what follows in its place."""
+    return f"<bdi>{html.escape(name)}</bdi>"
 
 
 def _covariates(model: LatentVariableEstimator) -> list[str]:

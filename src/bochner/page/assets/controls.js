@@ -39,7 +39,7 @@ function pictureOfMap() {
 function shadeEntries() {
   if (!map.shade) return [];
   const {name, stops, ends} = map.shade;
-  return ends.map((end, k) => ({label: k ? end : `${name}: ${end}`, tone: stops[k], mark: MARKS[1], outlined: true}));
+  return ends.map((end, k) => ({label: k ? end : `\u2068${name}\u2069: ${end}`, tone: stops[k], mark: MARKS[1], outlined: true}));
 }
 function legendEntries() {
   const {classes, at} = state.colouring;
@@ -167,7 +167,7 @@ function repaint() {
 // A canvas whose pixels are read back does not reach paper: a copy does.
 function paperMap(on) {
   for (const old of document.querySelectorAll(".paper")) old.remove();
-  if (!on) return;
+  if (!on || !map.hasRoom()) return;
   const picture = pictureOfMap();
   const copy = element("canvas", {className: "paper", width: picture.width, height: picture.height});
   copy.getContext("2d").drawImage(picture, 0, 0);

@@ -80,9 +80,9 @@ function piece(name, left, width = null) {
 // deviation is the root of that of any other), the probability of the likelier of two, a grade.
 function labelled(view, labels, mean, std) {
   const nearest = labels[Math.min(Math.max(Math.round(mean), 0), labels.length - 1)];
-  const of = (share) => `${nearest} (${Math.round(100 * share)} %)`;
+  const of = (share) => [apart(nearest), ` (${Math.round(100 * share)} %)`];
   if (view.likelihood === "categorical") return of(1 - std * std);
-  return labels.length === 2 ? of(Math.max(mean, 1 - mean)) : nearest;
+  return labels.length === 2 ? of(Math.max(mean, 1 - mean)) : [apart(nearest)];
 }
 function barsOf(view, data, made) {
   const box = element("div", {className: "bars", tabIndex: 0, role: "group", "aria-label": `Columns of ${view.name}`});
@@ -91,21 +91,21 @@ function barsOf(view, data, made) {
     const share = (value) => 100 * Math.min(Math.max((value - view.low[c]) / width, 0), 1);
     const track = element("span", {className: "track", "aria-hidden": "true"});
     const labels = view.labels?.[c];
-    let words = "";
+    let words = [];
     if (made && labels) {
       track.append(piece("made", share(made.mean[c])));
       words = labelled(view, labels, made.mean[c], made.std[c]);
     } else if (made) {
       const left = share(made.mean[c] - made.std[c]);
       track.append(piece("band", left, share(made.mean[c] + made.std[c]) - left), piece("made", share(made.mean[c])));
-      words = `${ofColumn(view, c)(made.mean[c])} ± ${number(made.std[c])}`;
+      words = [`${ofColumn(view, c)(made.mean[c])} ± ${number(made.std[c])}`];
     }
     if (data) {
       if (!Number.isNaN(data[c])) track.append(piece("data", share(data[c])));
-      if (!Number.isNaN(data[c])) words = labels ? labels[codeOf(data[c], labels)] : ofColumn(view, c)(data[c]);
-      else words = words ? `missing, decoded ${words}` : "missing";
+      if (!Number.isNaN(data[c])) words = [labels ? labels[codeOf(data[c], labels)] : ofColumn(view, c)(data[c])];
+      else words = words.length ? ["missing, decoded ", ...words] : ["missing"];
     }
-    box.append(element("span", {className: "name", title: name}, name), track, element("span", {className: "numbers"}, words));
+    box.append(element("span", {className: "name", title: name}, name), track, element("span", {className: "numbers"}, ...words));
   });
   return box;
 }
@@ -145,9 +145,9 @@ function showPlace() {
   const row = D <= 2 ? state.crossed : null;
   const rest = D > 2 ? "; the other dimensions at their mean" : "";
   const beyond = place?.outside ? " Outside of the decoded plane: its nearest place is shown." : "";
-  const at = row === null ? "" : `The place of ${nameOf(row)}: `;
+  const at = row === null ? [] : ["The place of ", apart(nameOf(row)), ": "];
   const average = about.covariates.length ? " Decoded for the average of the covariates." : "";
-  const words = `${at}${axisName(state.dims[0])} = ${number(px)}, ${axisName(state.dims[1])} = ${number(py)}${rest}.${average}${beyond}`;
-  show("place", [element("p", {className: "quiet numbers"}, words)], () => null, (view) => (row === null ? decodedAt(view, place) : decodedRow(view, row)));
+  const words = `${axisName(state.dims[0])} = ${number(px)}, ${axisName(state.dims[1])} = ${number(py)}${rest}.${average}${beyond}`;
+  show("place", [element("p", {className: "quiet numbers"}, ...at, words)], () => null, (view) => (row === null ? decodedAt(view, place) : decodedRow(view, row)));
 }
 const ordinal = (k) => (k === 1 ? "every" : k === 2 ? "every second" : k === 3 ? "every third" : `every ${k}-th`);

@@ -50,15 +50,20 @@ class LatentMap {
     target.append(this.base, this.over);
     Object.assign(this, {range: [0, 1, 0, 1], x: [], y: [], ellipses: [], shade: null, mask: null, mark: null, cross: null, lasso: null, tool: "pan"});
     this.listen();
-    new ResizeObserver(() => this.redraw()).observe(target);
+    new ResizeObserver(() => this.resized()).observe(target);
   }
   get size() {
     const n = this.x.length;
     return n < 200 ? 10 : n < 2000 ? 7 : n < 12000 ? 5 : 3.5;
   }
+  // None in a frame or a tab that is folded away, until it is opened.
+  hasRoom() {
+    return this.target.clientWidth > 0 && this.target.clientHeight > 0;
+  }
   inner() {
     const {clientWidth: width, clientHeight: height} = this.target;
-    return {x: MARGIN.left, y: MARGIN.top, w: width - MARGIN.left - MARGIN.right, h: height - MARGIN.top - MARGIN.bottom};
+    const left = (size, ...margins) => Math.max(margins.reduce((rest, margin) => rest - margin, size), 1);
+    return {x: MARGIN.left, y: MARGIN.top, w: left(width, MARGIN.left, MARGIN.right), h: left(height, MARGIN.top, MARGIN.bottom)};
   }
   toScreen(x, y) {
     const box = this.inner();
@@ -70,6 +75,11 @@ class LatentMap {
     const [left, right, bottom, top] = this.range;
     return [left + (px - box.x) / box.w * (right - left), top - (py - box.y) / box.h * (top - bottom)];
   }
+  // What was shown fits the new room, unless it was moved or zoomed since.
+  resized() {
+    if (this.shown && this.hasRoom()) this.show(...this.shown);
+    this.redraw();
+  }
   redraw() {
     if (this.waiting) return;
     this.waiting = requestAnimationFrame(() => {
@@ -78,7 +88,7 @@ class LatentMap {
     });
   }
   draw() {
-    if (!this.x.length) return;
+    if (!this.x.length || !this.hasRoom()) return;
     const scale = devicePixelRatio;
     for (const canvas of [this.base, this.over]) {
       const width = Math.round(this.target.clientWidth * scale);
@@ -90,6 +100,7 @@ class LatentMap {
   }
   setRange(left, right, bottom, top) {
     this.range = [left, right, bottom, top];
+    this.shown = null;
     this.redraw();
   }
   // One scale for both axes unless one is much longer: the prior is as wide in every direction.
@@ -101,6 +112,7 @@ class LatentMap {
       const higher = 0.5 * (top - bottom) * Math.max(scale - 1, 0);
       this.setRange(left - wider, right + wider, bottom - higher, top + higher);
     } else this.setRange(left, right, bottom, top);
+    this.shown = [[left, right, bottom, top], alike];
   }
   zoom(factor, at = null) {
     const [left, right, bottom, top] = this.range;

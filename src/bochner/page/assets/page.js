@@ -126,7 +126,7 @@ function shade() {
   });
   context.putImageData(image, 0, 0);
   map.shade = {canvas, extent: planeExtent(), name, stops: stops.map(hex), ends: [number(low), number(high)]};
-  $("shade-legend").replaceChildren(`${name}: `, ...scale(map.shade.stops, map.shade.ends), "· hatched: not decoded");
+  $("shade-legend").replaceChildren(element("span", {}, apart(name), ": "), ...scale(map.shade.stops, map.shade.ends), "· hatched: not decoded");
 }
 
 // -- colours and legend ----------------------------------------------------------------------------

@@ -17,6 +17,8 @@ function shape(tag, attributes = {}, ...children) {
   made.append(...children);
   return made;
 }
+// A name that is read from right to left leaves the numbers after it in their place.
+const apart = (name) => element("bdi", {}, name);
 function table(id, heads, lines) {
   const cell = (value, k) => (k ? element("td", {}, value) : element("th", {scope: "row"}, value));
   const rows = lines.map((line) => element("tr", {}, ...line.map(cell)));

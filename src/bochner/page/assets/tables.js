@@ -34,8 +34,9 @@ function relevance(names) {
 function loadings() {
   if (!about.loadings.length) return;
   $("loadings-section").hidden = false;
-  const named = ([column, share]) => `${column}: ${(100 * share).toFixed(0)} %`;
-  table("loadings", ["dimension", "columns"], about.loadings.map((top, d) => [`dim ${d}`, top.map(named).join(", ") || "none"]));
+  const named = ([column, share], k) => [k ? ", " : "", apart(column), `: ${(100 * share).toFixed(0)} %`];
+  const sentence = (top) => element("span", {}, ...(top.length ? top.flatMap(named) : ["none"]));
+  table("loadings", ["dimension", "columns"], about.loadings.map((top, d) => [`dim ${d}`, sentence(top)]));
 }
 function fitText() {
   const ended = about.interrupted ? "was interrupted" : about.converged ? "converged" : "stopped before it converged";
