@@ -425,6 +425,12 @@ def test_values_are_quoted_as_people_write_them(tmp_path):
     # what numbers cannot be, in a file of types as in one of text
     table.to_parquet(tmp_path / "x.parquet", index=False)
     assert "--likelihood auto fits categories" in refused("info", tmp_path / "x.parquet")
+    # dates and lists are no categories: what would be refused is not offered
+    for values in (pandas.date_range("2020", periods=20), [[1, 2]] * 20):
+        table.assign(colour=values).to_parquet(tmp_path / "x.parquet", index=False)
+        text = refused("info", tmp_path / "x.parquet")
+        assert "--drop colour leaves it out, and --index colour takes it" in text
+        assert "auto" not in text
     # infinite cells are refused without a warning of NumPy's
     table = pandas.DataFrame({"a": [np.inf, *range(19)], "b": rng.normal(size=20)})
     table.to_csv(tmp_path / "inf.csv", index=False)

@@ -72,10 +72,16 @@ def _numbers(column: pd.Series, j: int, names: list[str], place: str) -> NDArray
             else f"the type {column.dtype}"
         )
         where = f"{describe_column(j, names)} of {place}"
+        options = [
+            f"--drop {names[j]} leaves it out",
+            f"--index {names[j]} takes it for the names of rows",
+        ]
+        # dates, durations and lists are no categories
+        if text or str(column.dtype) == "category":
+            options.append("--likelihood auto fits categories")
         do = (
-            f"convert the column to numbers or leave it out; on the command line --drop {names[j]} "
-            f"leaves it out, --index {names[j]} takes it for the names of rows, and --likelihood "
-            "auto fits categories"
+            "convert the column to numbers or leave it out; on the command line "
+            + f"{', '.join(options[:-1])}, and {options[-1]}"
         )
         raise InputError(message("numbers", f"{got}, {where}", do)) from error
     return values
