@@ -251,6 +251,7 @@ def test_a_handful_of_entries_is_said_to_be_too_few():
     (said,) = result.to_json()["too_few"]
     assert said.startswith(text)
     assert result.to_json()["problems"] == []
+    assert result.to_json()["calibrated"] is None
     left, _ = plots.calibration(result)
     assert left.get_title("left") == "Central intervals: too few entries to tell"
     assert "nan" not in str(result)

@@ -329,9 +329,12 @@ class CalibrationReport:
         return said or ["Calibrated, as far as these entries can tell."]
 
     def to_json(self) -> dict[str, object]:
-        """Return the report as plain numbers and text."""
+        """Return the report as plain numbers and text; "calibrated" is None where every view has
+        too few hidden entries to tell.
+        """
         views = {name: view.to_json() for name, view in self.views.items()}
-        head = {"hidden": self.hidden, "n_draws": self.n_draws, "calibrated": self.calibrated}
+        known = self.calibrated if self._known() else None
+        head = {"hidden": self.hidden, "n_draws": self.n_draws, "calibrated": known}
         said = {"problems": self.problems(), "too_few": self.too_few()}
         return {**head, **said, "views": views}
 
