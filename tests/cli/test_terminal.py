@@ -357,6 +357,7 @@ def test_results_beside_the_data_are_refused(tmp_path):
         ("t.xlsx", "Save it as .csv in the program that wrote it"),
         ("t.csv.zip", "Unpack it"),
         ("t.feather", "Read it with pandas, and save it by to_csv or to_parquet"),
+        ("t.jsonl", "Read it with pandas, and save it by to_csv or to_parquet"),
     ],
 )
 def test_files_that_are_not_read_are_refused_with_what_helps(tmp_path, command, name, says):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from scipy import sparse
 
 from bochner.errors import DataWarning, InputError
 from bochner.io.readers import read, write_csv
@@ -429,3 +430,10 @@ def test_a_file_without_permission_and_a_folder_called_as_one_are_named(tmp_path
     (tmp_path / "b.csv").mkdir()
     with pytest.raises(InputError, match=r"a \.csv file, got the folder .*b\.csv"):
         read(tmp_path)
+
+
+def test_sparse_matrices_that_scipy_saved_are_named_as_such(tmp_path):
+    sparse.save_npz(tmp_path / "f.npz", sparse.csr_array(np.eye(3)))
+    says = r"got a sparse matrix of scipy\. Save it by anndata\.AnnData\(X\)\.write_h5ad"
+    with pytest.raises(InputError, match=says):
+        read(tmp_path / "f.npz")

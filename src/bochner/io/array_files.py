@@ -71,13 +71,12 @@ def beside_arrays(arrays: Mapping[str, NDArray[np.generic]], path: Path) -> dict
     data = {name: array.shape for name, array in arrays.items() if array.ndim >= 2}
     if not data:
         stored = ", ".join(f"{name!r} {a.shape}" for name, a in arrays.items()) or "no array"
-        raise InputError(
-            message(
-                f"a two-dimensional array in {path}",
-                stored,
-                "save X with shape (rows, columns)",
-            )
-        )
+        do = "save X with shape (rows, columns)"
+        # by these names scipy.sparse.save_npz stores a matrix
+        if {"format", "shape", "data"} <= arrays.keys():
+            stored = "a sparse matrix of scipy"
+            do = "save it by anndata.AnnData(X).write_h5ad, which stays sparse"
+        raise InputError(message(f"a two-dimensional array in {path}", stored, do))
     counts = {name: shape[0] for name, shape in data.items()}
     if len(set(counts.values())) > 1:
         got = ", ".join(f"{name!r}: {count}" for name, count in counts.items())

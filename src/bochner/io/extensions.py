@@ -21,7 +21,9 @@ _UNPACK = "unpack it"
 _PANDAS = "read it with pandas, and save it by to_csv or to_parquet"
 _HINTS = {
     ".txt": "rename it to .csv, or to .tsv if tabs separate its cells",
-    **dict.fromkeys((".json", ".pkl", ".pickle", ".feather", ".h5", ".hdf5", ".orc"), _PANDAS),
+    **dict.fromkeys(
+        (".json", ".jsonl", ".pkl", ".pickle", ".feather", ".h5", ".hdf5", ".orc"), _PANDAS
+    ),
     **dict.fromkeys((".xlsx", ".xls", ".ods", ".sav", ".dta", ".sas7bdat", ".rds"), _SAVE),
     **dict.fromkeys((".zip", ".bz2", ".xz", ".zst", ".7z", ".gz", ".tar"), _UNPACK),
 }
