@@ -144,7 +144,12 @@ class Item:
     def ours(self, stored: Mapping[str, Sequence[Row]]) -> str:
         """Return our mean ± deviation, and the number of seeds."""
         values = [float(row[self.column]) for row in self.rows(stored)]
-        return f"{shown(values)} ({len(values)})" if values else "-"
+        if not values:
+            return "-"
+        # what is missed must not read as what is published
+        missed = self.state(stored) == "missed"
+        alike = missed and figure(statistics.fmean(values)) == figure(float(self.published))
+        return f"{shown(values, '.5f' if alike else '')} ({len(values)})"
 
     def short_by(self, stored: Mapping[str, Sequence[Row]]) -> tuple[str, str]:
         """Return how far our mean is on the worse side, and that in standard errors of the
@@ -193,11 +198,13 @@ def figure(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
 
 
-def shown(values: Sequence[float]) -> str:
-    """Return mean ± deviation; four digits after the point where the first two are zeros."""
+def shown(values: Sequence[float], form: str = "") -> str:
+    """Return mean ± deviation; four digits after the point where the first two are zeros, unless
+    it is said how many.
+    """
     mean = statistics.fmean(values)
     small = 0 < abs(mean) < 0.01
-    form = ".4f" if small else ".3f" if abs(mean) < 10 else ".1f"
+    form = form or (".4f" if small else ".3f" if abs(mean) < 10 else ".1f")
     text = format(mean, form)
     return text if len(values) == 1 else f"{text} ± {format(statistics.stdev(values), form)}"
 
