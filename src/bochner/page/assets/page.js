@@ -71,9 +71,10 @@ function extent() {
   const drawn = map.ellipses.length === N ? map.ellipses : [];
   return ["x", "y"].flatMap((axis, k) => {
     const [low, high] = extremes(map[axis]);
-    const margin = 0.08 * (high - low || 1);
-    const ends = plane ? plane.slice(2 * k, 2 * k + 2) : [low - margin, high + margin];
-    return extremes([...ends, ...drawn.flatMap((one) => [one[axis] - 1.05 * one[`r${axis}`], one[axis] + 1.05 * one[`r${axis}`]])]);
+    // a plane may end where its rows do, whose marks are seen whole
+    const margin = (plane ? 0.02 : 0.08) * (high - low || 1);
+    const ends = plane ? plane.slice(2 * k, 2 * k + 2) : [];
+    return extremes([...ends, low - margin, high + margin, ...drawn.flatMap((one) => [one[axis] - 1.05 * one[`r${axis}`], one[axis] + 1.05 * one[`r${axis}`]])]);
   });
 }
 const all = () => map.show(extent(), state.dims[0] !== ROW || state.layout !== null);
