@@ -208,6 +208,8 @@ def test_what_one_process_refuses_all_refuse(fitted):
         ),
         "Expected starts by name in several processes, got an array. Name a start, such as "
         "init='pca'.",
+        "Expected size factors given, as in process 0, got none in process 1. Give all "
+        "processes the same.",
     ]
 
 

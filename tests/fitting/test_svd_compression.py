@@ -112,6 +112,14 @@ def test_the_basis_of_some_rows_gives_a_bound_for_others(dim):
     assert full - lost / (2 * s2.detach()) <= value < full
 
 
+def test_no_rows_of_a_view_are_rotated_to_none():
+    """As in a process of several whose rows lack the view."""
+    block = _problem(2, 40, 30, rank=5)[3]
+    _, rotation = rotate(((block,),), 0.0, seed=0)
+    ((rotated,),) = rotation.apply(((replace(block, Y=block.Y[:0]),),))
+    assert rotated.Y.shape == (0, 5)
+
+
 @pytest.mark.parametrize(("n", "m"), [(3, 8), (8, 3)])
 def test_a_constant_view_stays_as_it_is(n, m):
     block = CompleteBlock.of(torch.zeros(n, m, dtype=torch.float64))

@@ -246,7 +246,12 @@ def refused(X, rank):
     def model(kind=bo.NGMVLVM, **settings):
         return kind(**SETTINGS | settings)
 
-    return [
+    sizes = None if rank else np.ones(len(X))
+
+    def sized(rows):
+        return model(likelihood="poisson").fit(rows, size_factors=sizes)
+
+    fits = [
         (model(), infinite),
         (model(), X[:, : 6 - rank]),
         (model(landmarks=None), X),
@@ -261,6 +266,8 @@ def refused(X, rank):
         (bo.RFLVM(), X),
         (model(**array), X),
     ]
+    fits = [functools.partial(kind.fit, rows) for kind, rows in fits]
+    return [*fits, functools.partial(sized, np.round(np.abs(X)))]
 
 
 def said_of(call):
@@ -306,8 +313,7 @@ def run(case, folder, processes):
     X = with_holes(data(), case)
     shared = bo.share(X)
     if case == "refused":
-        fits = refused(shared, processes.rank)
-        said = [said_of(functools.partial(model.fit, rows)) for model, rows in fits]
+        said = [said_of(fit) for fit in refused(shared, processes.rank)]
         (folder / f"{processes.rank}.txt").write_text("\n".join(said))
         return
     if case in FAULTS:

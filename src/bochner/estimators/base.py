@@ -322,7 +322,7 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
         processes = current()
         values = processes.together(lambda: self._validate(X, reset=True))
         if processes.size > 1:
-            processes = shards.joined(self, values, covariates)
+            processes = shards.joined(self, values, covariates, size_factors)
         training = training_rows(values)
         beside = self._fit_covariates(covariates, X, values.shape[0], size_factors)
         seed = processes.first(int(check_random_state(self.random_state).randint(2**31 - 1)))

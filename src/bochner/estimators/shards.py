@@ -22,7 +22,9 @@ from bochner.models.lvm import Covariates
 from bochner.processes import Processes, current
 
 
-def joined(estimator: object, values: Any, covariates: object = None) -> Processes:
+def joined(
+    estimator: object, values: Any, covariates: object = None, size_factors: object = None
+) -> Processes:
     """Return the processes that fit an estimator to their rows.
 
     Parameters
@@ -30,7 +32,7 @@ def joined(estimator: object, values: Any, covariates: object = None) -> Process
     estimator : LatentVariableEstimator
     values : ndarray, sparse matrix or RowSource
         Checked rows of this process.
-    covariates : Any
+    covariates, size_factors : Any
         As given to the fit.
 
     Raises
@@ -43,7 +45,7 @@ def joined(estimator: object, values: Any, covariates: object = None) -> Process
     if reason := processes.agreed(_held_back(estimator, values)):
         want = "Gaussian, Bernoulli or count rows in several processes"
         raise InputError(message(want, reason, "fit them in one process"))
-    same(processes, _facts(estimator, values, covariates))
+    same(processes, _facts(estimator, values, covariates, size_factors))
     return processes.sharing(values.shape[0])
 
 
@@ -56,6 +58,13 @@ def same(processes: Processes, facts: dict[str, str]) -> None:
                 got = f"{value} in process {rank}"
                 want = f"{what} {every[0][what]}, as in process 0"
                 raise InputError(message(want, got, "give all processes the same"))
+
+
+def factors(size_factors: object) -> str:
+    """Return what processes must have in common of size factors: the views that have some."""
+    if size_factors is None:
+        return "none"
+    return f"{sorted(size_factors)}" if isinstance(size_factors, Mapping) else "given"
 
 
 def check_plan(plan: Plan) -> None:
@@ -89,7 +98,9 @@ def _held_back_by_holes(estimator: Any, values: Any) -> str | None:
     return f"missing entries and {reasons}" if has_holes else None
 
 
-def _facts(estimator: Any, values: Any, covariates: object) -> dict[str, str]:
+def _facts(
+    estimator: Any, values: Any, covariates: object, size_factors: object
+) -> dict[str, str]:
     names = getattr(estimator, "feature_names_in_", None)
     # the first process's seed is that of all
     parameters = estimator.get_params(deep=False) | {"random_state": None}
@@ -98,6 +109,7 @@ def _facts(estimator: Any, values: Any, covariates: object) -> dict[str, str]:
         "names": "none" if names is None else ", ".join(map(str, names)),
         "numbers of type": str(values.dtype),
         "covariates": "none" if covariates is None else "given",
+        "size factors": factors(size_factors),
         "model": type(estimator).__name__,
         **{name: repr(value) for name, value in parameters.items()},
     }

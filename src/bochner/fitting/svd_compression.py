@@ -138,7 +138,9 @@ def _times(Y: Matrix, basis: Tensor) -> Matrix:
     """Return Y times a basis: of rows that are not in memory when they are read."""
     if isinstance(Y, StoredMatrix):
         return Y.rotated(basis)
-    return torch.cat([Y[rows] @ basis for rows in chunks(Y.shape[0], _CHUNK)])
+    parts = [Y[rows] @ basis for rows in chunks(Y.shape[0], _CHUNK)]
+    # of several processes one may have no row of a view
+    return torch.cat([basis.new_empty(0, basis.shape[1]), *parts])
 
 
 def _dropped(rotated: tuple[Block, ...]) -> float:

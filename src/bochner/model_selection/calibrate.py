@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -22,7 +21,7 @@ from bochner.data.row_sources import RowSource
 from bochner.data.views import fingerprint
 from bochner.errors import InputError, message
 from bochner.estimators.base import LatentVariableEstimator
-from bochner.estimators.shards import same
+from bochner.estimators.shards import factors, same
 from bochner.likelihoods.likelihood import Offsets, offsets_of, rows_of
 from bochner.model_selection.hiding import hide_some
 from bochner.prediction import completion
@@ -157,11 +156,10 @@ def _facts(
 ) -> dict[str, str]:
     """Return what processes must have in common."""
     mark = fingerprint([model._candidates], {})[:8]
-    factors = sorted(size_factors) if isinstance(size_factors, Mapping) else "given"
     return {
         "model": f"{type(model).__name__} {mark}",
         **{name: repr(value) for name, value in asked.items()},
-        "size factors": "none" if size_factors is None else f"{factors}",
+        "size factors": factors(size_factors),
         "covariates": "none" if covariates is None else "given",
     }
 
