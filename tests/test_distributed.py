@@ -210,6 +210,8 @@ def test_what_one_process_refuses_all_refuse(fitted):
         "init='pca'.",
         "Expected size factors given, as in process 0, got none in process 1. Give all "
         "processes the same.",
+        "Expected positive size factors for view 'x', got -1 in row 0. Drop the row, or correct "
+        "its factor. (process 1)",
     ]
 
 

@@ -246,10 +246,10 @@ def refused(X, rank):
     def model(kind=bo.NGMVLVM, **settings):
         return kind(**SETTINGS | settings)
 
-    sizes = None if rank else np.ones(len(X))
+    counted, ones = np.round(np.abs(X)), np.ones(len(X))
 
-    def sized(rows):
-        return model(likelihood="poisson").fit(rows, size_factors=sizes)
+    def sized(sizes):
+        return model(likelihood="poisson").fit(counted, size_factors=sizes)
 
     fits = [
         (model(), infinite),
@@ -267,7 +267,8 @@ def refused(X, rank):
         (model(**array), X),
     ]
     fits = [functools.partial(kind.fit, rows) for kind, rows in fits]
-    return [*fits, functools.partial(sized, np.round(np.abs(X)))]
+    sizes = (None if rank else ones, -ones if rank else ones)
+    return [*fits, *(functools.partial(sized, given) for given in sizes)]
 
 
 def said_of(call):

@@ -313,10 +313,14 @@ class SizeFactors:
             if getattr(likelihood, "size_factors", None) == "total":
                 rate = _rates(values, columns[view], processes)
                 made.shares[view] = rate / max(float(rate.sum()), 1e-300)
-        factors = _given(given, likelihoods)
-        for view in factors:
-            _refuse_unknown(factors[view], view, values, columns[view])
-        for view in {*made.shares, *factors}:
+
+        def known() -> dict[str, object]:
+            factors = _given(given, likelihoods)
+            for view in factors:
+                _refuse_unknown(factors[view], view, values, columns[view])
+            return factors
+
+        for view in {*made.shares, *processes.together(known)}:
             made.typical[view] = 0.0
         raw = made.offsets(values, given, likelihoods, columns)
         made.typical = {
