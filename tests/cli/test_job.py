@@ -130,6 +130,19 @@ def test_each_process_takes_the_size_factors_of_its_rows(tmp_path, forks):
     same(bo.load(tmp_path / "two"), bo.load(tmp_path / "one"))
 
 
+def test_a_row_that_one_process_refuses_is_found_in_the_data(rows, tmp_path, forks):
+    X = np.load(rows)
+    X[203, 4] = np.inf
+    np.save(tmp_path / "x.npy", X)
+    words = ["fit", tmp_path / "x.npy", *COMMAND, "--out", tmp_path / "two"]
+    ended = forks.group(MAIN, *words, count=2)
+    assert 0 not in [process.returncode for process in ended]
+    errors = "".join(process.stderr for process in ended)
+    assert errors.count("Error: ") == 1
+    assert "got inf in view 'x', row 53, column 4." in errors
+    assert "(process 1, whose row 0 is row 150 of the data)" in errors
+
+
 def test_other_commands_are_the_work_of_the_first_process(rows, of_one, tmp_path, forks):
     words = ["transform", of_one, rows, "--out", tmp_path / "z.npy"]
     ended = forks.group(MAIN, *words, count=2)

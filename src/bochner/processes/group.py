@@ -64,11 +64,12 @@ class Processes(ABC):
     def total(self, count: int) -> int:
         """Add a count of all processes."""
 
-    def part(self, count: int) -> slice:
-        """Return this process's part of things that all have: consecutive ones, as many as others
-        have but for one.
+    def part(self, count: int, rank: int | None = None) -> slice:
+        """Return a process's part of things that all have: consecutive ones, as many as others
+        have but for one; this one's where no rank is given.
         """
-        return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
+        rank = self.rank if rank is None else rank
+        return slice(count * rank // self.size, count * (rank + 1) // self.size)
 
     @abstractmethod
     def local_rows(self, n_rows: int) -> int:
