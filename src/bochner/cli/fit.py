@@ -214,7 +214,10 @@ def _fit(
             try:
                 estimator.fit(rows, **beside)
             except InputError as error:
-                raise InputError(_in_all_rows(str(error), table.shape[0])) from error
+                said = _in_all_rows(str(error), table.shape[0])
+                if said == str(error):
+                    raise
+                raise InputError(said) from error
     if table.column_names is not None:
         # without pandas they are not there
         estimator.feature_names_in_ = np.array(table.column_names, dtype=object)
