@@ -57,6 +57,32 @@ def test_parts_with_columns_in_another_order_are_one_table(X, tmp_path, monkeypa
     np.testing.assert_array_equal(bo.open_rows(tmp_path).whole(), X)
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_column_that_is_null_throughout_a_part_is_missing_there(X, tmp_path, monkeypatch):
+    """pandas writes it without a type; and parts without rows, without any."""
+    pandas = pytest.importorskip("pandas")
+    write(tmp_path / "part-0.parquet", X[:10])
+    part = pandas.DataFrame(X[10:], columns=COLUMNS).assign(c=None)
+    part.to_parquet(tmp_path / "part-1.parquet", index=False)
+    none = pandas.DataFrame({name: pandas.Series([], dtype=object) for name in COLUMNS})
+    none.to_parquet(tmp_path / "part-2.parquet", index=False)
+    X[10:, 2] = np.nan
+    same(read(tmp_path), X, COLUMNS)
+    for source in (opened(tmp_path, monkeypatch).rows, bo.open_rows(tmp_path)):
+        np.testing.assert_array_equal(source.whole(), X)
+
+
+def test_decimals_are_numbers_however_many_they_are(tmp_path, monkeypatch):
+    prices = arrow.array([1, None, 3], type=arrow.decimal128(5, 2))
+    parquet.write_table(
+        arrow.table({"a": [0.5, 1.5, 2.5], "b": prices}), tmp_path / "x.parquet"
+    )
+    X = np.array([[0.5, 1.0], [1.5, np.nan], [2.5, 3.0]])
+    same(read(tmp_path / "x.parquet"), X, ["a", "b"])
+    for rows in (opened(tmp_path / "x.parquet", monkeypatch).rows, bo.open_rows(tmp_path)):
+        np.testing.assert_array_equal(rows.whole(), X)
+
+
 @pytest.mark.parametrize("folder", ["rows", "rows.parquet"])
 @pytest.mark.parametrize(("more", "less"), [(0, 1), (1, 0)])
 def test_a_column_that_only_some_parts_have_is_refused_by_name(

@@ -2,6 +2,7 @@ import gzip
 import os
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -403,12 +404,31 @@ def test_folder_without_row_names(csv, tmp_path):
             "row names that differ, got 'p' twice in .*a.csv",
         ),
         ({"a.csv": "1\n", "a.CSV": "1\n"}, "one file per view, got two files for view 'a'"),
+        ({"a.csv": "1\n", "b.zarr": ""}, r"one file per view in .*, got the store .*b\.zarr"),
+        (
+            {"part-0.csv": "a\n1\n2\n", "part-1.csv": "a\n3\n"},
+            "views of the same rows, got 2 rows in 'part-0', 1 rows in 'part-1'. Write rows that",
+        ),
     ],
 )
 def test_folders_that_cannot_be_used(csv, tmp_path, files, text):
     for name, content in files.items():
         csv(content, name)
     with pytest.raises(InputError, match=text):
+        read(tmp_path)
+
+
+def test_views_that_are_called_as_parts_of_a_table_are_warned_of(csv, tmp_path):
+    csv("a,b\n1.5,2\n", "part-0.csv")
+    csv("a,b\n3.5,4\n", "part-1.csv")
+    with pytest.warns(
+        DataWarning, match="'part-0', 'part-1' of .* are read as views, each with"
+    ):
+        table = read(tmp_path)
+    assert table.X.tolist() == [[1.5, 2, 3.5, 4]]
+    csv("c,d\n3.5,4\n", "part-1.csv")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         read(tmp_path)
 
 

@@ -5,6 +5,7 @@ view.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bochner.errors import InputError, message
+from bochner.data.columns import listing
+from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.io.annotated import read_h5ad, read_h5mu
 from bochner.io.array_files import read_npy, read_npz
 from bochner.io.csv.files import read_csv
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 __all__ = ["EXTENSIONS", "Table", "extension_of", "read", "write_csv"]
 
 Reader = Callable[[Path, Request], Table]
+# What files of parts of one table are called, and views hardly.
+_PART = re.compile(r"(part|chunk|shard|block|batch|rows)[-_.]?\d[-_.0-9a-z]*")
 
 _READERS: dict[str, Reader] = {
     **dict.fromkeys((".csv", ".tsv", ".csv.gz", ".tsv.gz"), read_csv),
@@ -163,6 +167,7 @@ def open_source(path: Path, request: Request) -> StoredTable | None:
     if not any(isinstance(table, StoredTable) for table in tables.values()):
         return None
     _check_single(tables, path)
+    _check_parts(tables, path)
     _check_keys(tables, path)
     request.selection.check(str(path))
     return join_stored(tables, f"file of {path}")
@@ -227,17 +232,20 @@ def _read_folder(folder: Path, request: Request) -> Table:
         for view, path in _views_in(folder).items()
     }
     _check_single(tables, folder)
+    _check_parts(tables, folder)
     _check_keys(tables, folder)
     return join(tables, f"file of {folder}")
 
 
 def _views_in(folder: Path) -> dict[str, Path]:
     """Return the files of a folder by their views."""
-    paths = [
-        p
-        for p in sorted(folder.iterdir())
-        if extension_of(p) in EXTENSIONS and not p.name.startswith(".")
-    ]
+    shown = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".")]
+    stores = [p for p in shown if p.suffix.lower() == ".zarr"]
+    if stores:
+        do = "save its array as .npy or .h5ad, or name it alone by its path"
+        got = f"the store {stores[0]}"
+        raise InputError(message(f"one file per view in {folder}", got, do))
+    paths = [p for p in shown if extension_of(p) in EXTENSIONS]
     if not paths:
         raise InputError(
             message(
@@ -266,6 +274,36 @@ def _check_single(tables: Mapping[str, Table], folder: Path) -> None:
                     "one array per file of a folder", got, "save each view to its own file"
                 )
             )
+
+
+def _check_parts(tables: Mapping[str, Table], folder: Path) -> None:
+    """Refuse files of other lengths that are called as parts of one table are, and have the same
+    columns; warn of those of one length, which may be views.
+
+    Warns
+    -----
+    DataWarning
+    """
+    called_so = all(_PART.fullmatch(view.lower()) for view in tables)
+    columns = {(t.shape[1], tuple(t.column_names or ())) for t in tables.values()}
+    names = [name for table in tables.values() for name in table.row_names or ()]
+    if len(tables) < 2 or not called_so or len(columns) > 1 or len({*names}) < len(names):
+        return
+    do = (
+        "write rows that follow each other into one file, or as parts of parquet; name files that "
+        "are views after them, such as rna.csv"
+    )
+    lengths = {view: table.shape[0] for view, table in tables.items()}
+    if len({*lengths.values()}) > 1 and not names:
+        got = listing([f"{length:,} rows in {view!r}" for view, length in lengths.items()])
+        raise InputError(
+            message(f"files of {folder} that are views of the same rows", got, do)
+        )
+    warn_user(
+        f"{listing([repr(view) for view in tables])} of {folder} are read as views, each with "
+        f"columns of its own. If they are parts of one table: {do}.",
+        DataWarning,
+    )
 
 
 def _for_file(request: Request, view: str, extension: str) -> Request:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # What pandas and pyarrow raise of damaged files: pyarrow's own errors are ValueErrors, and metadata
 # that are not as expected end in errors of any lookup.
 DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
+# How types of numbers begin.
+NUMBERS = ("int", "uint", "float", "double", "half", "bool", "decimal")
 # Dask's name of an index that has none.
 _DASK_INDEX = "__null_dask_index__"
 # pandas' names of such indices begin so.

@@ -15,6 +15,7 @@ from bochner.io.frames import from_frame
 from bochner.io.join import check_unique
 from bochner.io.parquet.columns import (
     DAMAGED,
+    NUMBERS,
     damaged,
     data_columns,
     is_nameless,
@@ -59,7 +60,10 @@ def read_parts(place: Path, parts: Sequence[Path], request: Request | None = Non
     request = request or Request()
     _check_size(place, parts, request)
     chosen = Chosen.of(place, parts, request)
-    frames = [_table(part, chosen.columns).to_pandas(ignore_metadata=True) for part in parts]
+    tables = [_table(part, chosen.columns) for part in parts]
+    # pandas takes types from those, too
+    tables = [table for table in tables if table.num_rows] or tables[:1]
+    frames = [table.to_pandas(ignore_metadata=True) for table in _with_types(tables)]
     frame = pandas.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
     table = from_frame(frame, str(place), row_names=False)
     return replace(table, row_names=chosen.row_names, index_name=chosen.index_name)
@@ -176,6 +180,23 @@ def _table(path: Path, columns: Sequence[str]) -> pa.Table:
             return file.read(columns=list(columns)).select(list(columns))
     except DAMAGED as error:
         raise damaged(path, error) from error
+
+
+def _with_types(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """Return tables in which columns of nothing but null are numbers where those of others are:
+    pandas writes them without a type.
+    """
+    arrow = require("pyarrow", "reads parquet files")
+    kinds = [{field.name: str(field.type) for field in table.schema} for table in tables]
+    numbers = {
+        name for table in kinds for name, kind in table.items() if kind.startswith(NUMBERS)
+    }
+
+    def typed(field: pa.Field) -> pa.Field:
+        is_empty = str(field.type) == "null" and field.name in numbers
+        return field.with_type(arrow.float64()) if is_empty else field
+
+    return [table.cast(arrow.schema([typed(f) for f in table.schema])) for table in tables]
 
 
 def _check_size(place: Path, parts: Sequence[Path], request: Request) -> None:

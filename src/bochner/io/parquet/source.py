@@ -17,7 +17,7 @@ from bochner.data.file_arrays import changed
 from bochner.data.row_sources import RowSource
 from bochner.errors import InputError, message
 from bochner.extras import require
-from bochner.io.parquet.columns import check_same, data_columns, schema_of
+from bochner.io.parquet.columns import NUMBERS, check_same, data_columns, schema_of
 from bochner.io.table import large, unreadable, warn_of_rounding
 
 if TYPE_CHECKING:
@@ -147,7 +147,10 @@ class ParquetSource(RowSource):
                 do = "choose columns of all files"
                 raise InputError(message(f"a column {name!r}", got, do))
             kind = str(schema.field(name).type)
-            if not kind.startswith(("int", "uint", "float", "double", "half", "bool")):
+            # of nothing but null, which is NaN
+            if kind == "null":
+                continue
+            if not kind.startswith(NUMBERS):
                 got = f"the type {kind}, {describe_column(j, self.columns)} of {path}"
                 do = "name the columns of numbers: columns=[...], or --columns and --drop"
                 raise InputError(message("numbers", got, do))
