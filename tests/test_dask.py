@@ -126,6 +126,23 @@ def test_what_a_worker_refuses_is_said_and_the_cluster_goes_on(X, client):
     assert placed.compute(scheduler="synchronous").shape == (80, 4)
 
 
+def test_blocks_may_be_sparse_and_rows_are_counted_among_all(X, client):
+    model = bo.NGMVLVM(**SETTINGS).fit(np.nan_to_num(X))
+    rows = array.from_array(np.nan_to_num(X), chunks=(70, 6))
+    sparse = rows.map_blocks(csr_array, dtype=float)
+    placed = bo.dask.transform(model, sparse).compute(scheduler="sync")
+    np.testing.assert_allclose(placed, model.transform(np.nan_to_num(X)), atol=1e-6)
+    X = X.copy()
+    X[293, 2] = np.inf
+    rows = array.from_array(X, chunks=(70, 6))
+    said = r"got inf in view 'x', row 13, column 2\. .* \(its row 0 is row 280 of the data\)$"
+    with pytest.raises(InputError, match=said):
+        bo.dask.transform(model, rows).compute(scheduler="sync")
+    said = r"row 153, column 2\. .* \(process 1, whose row 0 is row 140 of the data\)$"
+    with pytest.raises(InputError, match=said):
+        bo.dask.fit(bo.NGMVLVM(**SETTINGS), rows, client)
+
+
 def deadly(block):
     """End the process that makes these rows."""
     if len(block):

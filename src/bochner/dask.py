@@ -103,7 +103,8 @@ def fit(
     count = len(workers)
     ends = [i * len(blocks) // count for i in range(count + 1)]
     starts = np.cumsum([0, *sizes[sizes > 0]])
-    held = []
+    held: list[Any] = []
+    firsts = [int(starts[first]) for first in ends[:-1]]
     for worker, (first, last) in zip(workers, itertools.pairwise(ends), strict=True):
         rows = slice(int(starts[first]), int(starts[last]))
         known = require("dask", "fits Dask arrays").delayed(
@@ -111,7 +112,7 @@ def fit(
         )
         held.append(client.compute([known, *blocks[first:last]], workers=[worker]))
     try:
-        return _fitted(client, estimator, held, workers)
+        return _fitted(client, estimator, held, workers, firsts)
     finally:
         # frames of an error hold them, and with them rows that belong to a worker: after its end
         # the next fit of these rows would wait for it
@@ -218,7 +219,11 @@ def _joined(parts: Sequence[Any], rows: slice) -> Any:
 
 
 def _fitted(
-    client: Any, estimator: _Model, held: Sequence[Sequence[Any]], workers: Sequence[str]
+    client: Any,
+    estimator: _Model,
+    held: Sequence[Sequence[Any]],
+    workers: Sequence[str],
+    starts: Sequence[int],
 ) -> _Model:
     """Let each worker fit the rows that it has."""
     # all of them: one that is busy, or loads its libraries, keeps no other waiting in a group
@@ -227,7 +232,7 @@ def _fitted(
     place = f"tcp://{urlparse(workers[0]).hostname}:{port}"
     tasks = [
         client.submit(
-            _fit_part, estimator, rows, place, rank, len(workers),
+            _fit_part, estimator, rows, place, rank, starts,
             workers=[worker], pure=False, retries=0, allow_other_workers=False,
         )
         for rank, (rows, worker) in enumerate(zip(held, workers, strict=True))
@@ -318,19 +323,27 @@ def transform(
         size = X.chunks[0][len(parts)]
         index = np.arange(start, start + size)
         beside: dict[str, Any] = {what: of_rows(given, index) for what, given in known.items()}
-        part = placed(rows, delayed, return_std, beside)
+        part = placed(rows, delayed, return_std, beside, start)
         parts.append(dask.array.from_delayed(part, (size, width), dtype=dtype))
         start += size
     return dask.array.concatenate(parts)
 
 
 def _placed(
-    rows: Any, model: LatentVariableEstimator, return_std: bool, beside: dict[str, Any]
+    rows: Any,
+    model: LatentVariableEstimator,
+    return_std: bool,
+    beside: dict[str, Any],
+    start: int,
 ) -> Any:
-    if not len(rows):
+    from bochner.processes import in_all_rows
+
+    # sparse blocks have no length
+    if not rows.shape[0]:
         width = model._n_latents * (2 if return_std else 1)
         return np.empty((0, width), np.float32 if rows.dtype == np.float32 else np.float64)
-    placed = model.transform(rows, return_std=return_std, **beside)
+    with in_all_rows([start]):
+        placed = model.transform(rows, return_std=return_std, **beside)
     return np.hstack(placed) if return_std else placed
 
 
@@ -395,23 +408,26 @@ def _fit_part(
     held: list[Any],
     place: str,
     rank: int,
-    size: int,
+    starts: Sequence[int],
 ) -> LatentVariableEstimator | None:
-    """Fit the rows of one worker, after what is known of them; the first one returns the model."""
+    """Fit the rows of one worker, after what is known of them; the first one returns the model.
+    Rows of each begin at a row of all.
+    """
     import torch
 
-    from bochner.processes import distributed
+    from bochner.processes import distributed, in_all_rows
 
     beside, *blocks = held
     _keep_memory()
     group: Any = torch.distributed
-    how: dict[str, Any] = {"init_method": place, "rank": rank, "world_size": size}
+    how: dict[str, Any] = {"init_method": place, "rank": rank, "world_size": len(starts)}
     group.init_process_group("gloo", timeout=_MEETING, **how)
     try:
         with distributed() as among:
             # others wait for this process: within, they learn of what it refuses
             rows = among.together(lambda: _stacked(blocks))
-            model = copy.copy(estimator).fit(rows, **beside)._of_all(among)
+            with in_all_rows(starts):
+                model = copy.copy(estimator).fit(rows, **beside)._of_all(among)
         return model if rank == 0 else None
     finally:
         group.destroy_process_group()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import secrets
 import time
 import warnings
@@ -42,7 +41,7 @@ from bochner.io.on_disk import StoredTable, evenly
 from bochner.io.outputs import alone_in, remove, replacing
 from bochner.io.table import Table
 from bochner.page.report import report
-from bochner.processes import ALONE, Processes, current, distributed, local_part
+from bochner.processes import ALONE, Processes, current, distributed, in_all_rows, local_part
 from bochner.training.checkpoint import LastingPath
 
 if TYPE_CHECKING:
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Rows on the page of a table that is not in memory.
 _SHOWN = 5000
-# How a message about a row ends that one of several processes refuses.
-_REFUSED_BY = re.compile(r" row \d.*\(process (\d+)\)$", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,26 +208,13 @@ def _fit(
                 here = np.arange(part.start, part.stop)
                 beside = {what: of_rows(given, here) for what, given in beside.items()}
                 rows = share(rows)
-            try:
+            among = current()
+            starts = [among.part(table.shape[0], rank).start for rank in range(among.size)]
+            with in_all_rows(starts):
                 estimator.fit(rows, **beside)
-            except InputError as error:
-                said = _in_all_rows(str(error), table.shape[0])
-                if said == str(error):
-                    raise
-                raise InputError(said) from error
     if table.column_names is not None:
         # without pandas they are not there
         estimator.feature_names_in_ = np.array(table.column_names, dtype=object)
-
-
-def _in_all_rows(text: str, n_rows: int) -> str:
-    """Say where the rows begin of a process that refuses one: only the command knows."""
-    found = _REFUSED_BY.search(text)
-    rank = int(found[1]) if found else 0
-    if not rank:
-        return text
-    first = current().part(n_rows, rank).start
-    return f"{text[:-1]}, whose row 0 is row {first:,} of the data)"
 
 
 def estimator_of(options: FitOptions, table: Table) -> LatentVariableEstimator:

@@ -7,6 +7,7 @@ from bochner.processes.group import (
     Processes,
     current,
     distributed,
+    in_all_rows,
     local_part,
 )
 from bochner.processes.watch import Watch
@@ -19,5 +20,6 @@ __all__ = [
     "Watch",
     "current",
     "distributed",
+    "in_all_rows",
     "local_part",
 ]

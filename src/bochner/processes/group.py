@@ -11,6 +11,7 @@ import contextvars
 import functools
 import itertools
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ T = TypeVar("T")
 # Seconds that a process waits for the others.
 _PATIENCE = timedelta(hours=12)
 _FAULT = "bochner/fault"
+# A message about a row, and the process that it names at the end, if it names one.
+_OF_ROW = re.compile(r" row \d.*?(?:\(process (\d+)\))?$", re.DOTALL)
 
 
 class Processes(ABC):
@@ -413,3 +416,29 @@ def _parted(store: Any, processes: Processes, error: BaseException) -> BaseExcep
 def local_part(n_rows: int) -> slice:
     """Return this process's part of rows: consecutive ones, as many as others have but for one."""
     return current().part(n_rows)
+
+
+@contextmanager
+def in_all_rows(starts: Sequence[int]) -> Iterator[None]:
+    """Say in errors about a row where the rows begin of the process, or block, that refuses it.
+
+    Parameters
+    ----------
+    starts : sequence of int
+        The first row of each among all: only who has divided them knows.
+
+    Raises
+    ------
+    InputError
+    """
+    try:
+        yield
+    except InputError as error:
+        text = str(error)
+        found = _OF_ROW.search(text)
+        rank = int((found and found[1]) or 0)
+        if found is None or not starts[rank]:
+            raise
+        where = f"row 0 is row {starts[rank]:,} of the data)"
+        said = f"{text} (its {where}" if found[1] is None else f"{text[:-1]}, whose {where}"
+        raise InputError(said) from error
