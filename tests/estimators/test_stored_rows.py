@@ -308,6 +308,14 @@ def test_groups_and_dask_arrays_are_refused_with_what_to_type(tmp_path):
     group.create_array("counts", shape=(10, 2), dtype="f4")
     with pytest.raises(InputError, match=re.escape("got a zarr group that holds 'counts'")):
         bo.NGMVLVM().fit(group)
+    # what it names is an array
+    group.create_group("a")
+    with pytest.raises(InputError, match=re.escape("arrays: group['counts'].")):
+        bo.NGMVLVM().fit(group)
+    for name in ("data", "indices", "indptr"):
+        group.create_array(f"a/{name}", shape=(10,), dtype="f4")
+    with pytest.raises(InputError, match=re.escape("by its file: bochner.open_rows(path)")):
+        bo.NGMVLVM().fit(group["a"])
 
 
 def test_rows_that_change_are_noticed(X):

@@ -473,9 +473,12 @@ def is_stored(X: object) -> bool:
         raise InputError(message("an array of rows", f"a {DASK_TABLE}", do))
     if not hasattr(X, "dtype") or not hasattr(X, "shape"):
         names = [str(name) for name in X] if hasattr(X, "__iter__") else []
-        first = repr(names[0]) if names else "NAME"
+        group: Any = X
+        first = next((repr(n) for n in names if hasattr(group[n], "dtype")), "NAME")
         held = f" that holds {', '.join(map(repr, names[:5]))}" if names else ""
         do = f"choose one of its arrays: group[{first}]"
+        if {"data", "indices", "indptr"} <= {*names}:
+            do = "open the sparse matrix by its file: bochner.open_rows(path)"
         raise InputError(message("an array of rows", f"a {kind} group{held}", do))
     if any(size != size for size in X.shape):  # noqa: PLR0124 - Dask writes NaN where unknown
         got = f"a Dask array of shape {X.shape}"

@@ -75,7 +75,10 @@ def beside_arrays(arrays: Mapping[str, NDArray[np.generic]], path: Path) -> dict
         # by these names scipy.sparse.save_npz stores a matrix
         if {"format", "shape", "data"} <= arrays.keys():
             stored = "a sparse matrix of scipy"
-            do = "save it by anndata.AnnData(X).write_h5ad, which stays sparse"
+            do = (
+                "fit scipy.sparse.load_npz(path) in Python, or write it as .h5ad: "
+                "anndata.AnnData(X).write_h5ad(path)"
+            )
         raise InputError(message(f"a two-dimensional array in {path}", stored, do))
     counts = {name: shape[0] for name, shape in data.items()}
     if len(set(counts.values())) > 1:
