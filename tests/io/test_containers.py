@@ -146,6 +146,12 @@ def test_sparse_matrices_of_types_that_scipy_does_not_cut(dtype, tmp_path):
     assert bo.report(model, matrix, path=tmp_path / "page.html").exists()
 
 
+def test_entries_of_one_place_are_added_without_overflow():
+    given = np.array([200, 100], np.uint8), np.array([1, 1]), np.array([0, 2])
+    X = sp.csr_array(given, shape=(1, 2))
+    assert dense(X, "f.h5ad").tolist() == [[0.0, 300.0]]
+
+
 def test_a_sparse_matrix_is_written_out_up_to_a_limit(monkeypatch):
     X = sp.random_array((5000, 7), density=0.2, rng=np.random.default_rng(0), format="coo")
     np.testing.assert_array_equal(dense(X, "X"), X.toarray())

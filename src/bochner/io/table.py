@@ -136,7 +136,8 @@ def dense(X: Any, place: str, dtype: Any = np.float64) -> NDArray[Any]:
     out = np.empty(X.shape, dtype=dtype)
     rows = computable(X).tocsr()
     for cut in chunks(X.shape[0], DENSE_ROWS):
-        out[cut] = rows[cut].toarray()
+        # entries of one place are added: narrow types of whole numbers have no room for sums
+        out[cut] = rows[cut].astype(dtype, copy=False).toarray()
     return out
 
 
