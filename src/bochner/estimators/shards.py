@@ -64,7 +64,9 @@ def factors(size_factors: object) -> str:
     """Return what processes must have in common of size factors: the views that have some."""
     if size_factors is None:
         return "none"
-    return f"{sorted(map(str, size_factors))}" if isinstance(size_factors, Mapping) else "given"
+    return (
+        f"{sorted(map(str, size_factors))}" if isinstance(size_factors, Mapping) else "given"
+    )
 
 
 def check_plan(plan: Plan) -> None:
