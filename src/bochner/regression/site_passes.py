@@ -181,17 +181,16 @@ class SitePasses:
             Steps to take at the least, as long as they do not lower the bound.
         """
         n_entries = self._n_rows * len(self.columns)
-        # a bound method is another object each time it is asked for, and tells by which sites lie
         rule = self._likelihood.site
         step_from = functools.partial(self._step, tol)
-        begin = self._begin(weights, tol, rule)
-        end = settled(step_from, begin, rule, n_entries, least).end
+        end = settled(step_from, self._begin(weights, tol), rule, n_entries, least).end
         return end.weights, end.bound.sum()
 
-    def _begin(self, weights: Weights, tol: float, rule: SiteRule) -> LaidSites:
+    def _begin(self, weights: Weights, tol: float) -> LaidSites:
         """Lay the sites of all entries at a q(A), of groups that it is astray for at one of mean 0,
         as `swept` does in memory: ``_Sweep.begin`` says why.
         """
+        rule = self._likelihood.site
         here = self.laid(weights, rule)
         if not poor(here.bound, self._n_rows, self._sizes):
             return here
@@ -204,7 +203,8 @@ class SitePasses:
 
     def _step(self, tol: float, begin: LaidSites, rule: SiteRule) -> Step[LaidSites]:
         """Go towards the q(A) of the sites that are laid at one."""
-        if begin.rule is not rule:
+        # by what they are: a bound method is another object each time it is asked for
+        if begin.rule != rule:
             begin = self.laid(begin.weights, rule)
         whole = self.solved(begin, tol)
         begin.release()
