@@ -29,6 +29,7 @@ from bochner.page.layouts import Layout, as_layouts, read_layout
 from bochner.page.planes import ROW, choose_planes, decode
 from bochner.page.shapes import check_shapes, guess_shape, parse_shapes
 from bochner.page.views import choose_views
+from bochner.plots.kernels import kernel_slice
 from helpers.packed import restore
 
 EVIL = "</script><script>alert(1)</script>"
@@ -508,6 +509,22 @@ def test_decoding_in_pieces_changes_nothing(model):
     expected = model.inverse_transform(model.embedding_, return_std=True)
     np.testing.assert_allclose(mean, expected[0][:, [4, 0]], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(std, expected[1][:, [4, 0]], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e-60, 1e60, 1e99])
+def test_decoded_numbers_that_single_precision_does_not_hold(tmp_path, X, unit):
+    X = unit * np.nan_to_num(X)
+    model = fitted(X)
+    page, content, _ = written(model, tmp_path / "r.html", X)
+    (kernel,) = json.loads(page.scripts["figures"])["kernels"]
+    _, _, K = kernel_slice(model, "x", len(unpacked(kernel["values"])))
+    np.testing.assert_allclose(unpacked(kernel["values"]) / K.max(), K / K.max(), atol=1e-4)
+    view = content["views"][0]
+    order = [int(name) for name in view["columns"]]
+    mean, std = (unpacked(part) for part in view["decoded"])
+    expected = model.inverse_transform(model.embedding_, return_std=True)
+    np.testing.assert_allclose(mean / unit, expected[0][:, order] / unit, atol=1e-3)
+    np.testing.assert_allclose(std / unit, expected[1][:, order] / unit, atol=1e-2)
 
 
 # -- images

@@ -8,7 +8,7 @@ import numpy as np
 
 from bochner.data.arrays import FloatArray
 from bochner.data.columns import evenly_spread
-from bochner.page.encode import pack
+from bochner.page.encode import quantise
 from bochner.plots import kernels
 from bochner.plots.kernels import components, kernel_slice
 from bochner.prediction.calibration import CalibrationReport
@@ -145,7 +145,7 @@ def kernel(model: LatentVariableEstimator, view: str) -> Chart:
         "y_range": [float(places[-1]), float(places[0])],
         "limits": [-limit if signed else 0.0, limit],
         "of": kernels.covariance(model, view),
-        "values": pack(np.asarray(K, dtype=np.float32)).to_json(),
+        "values": quantise(K, np.array([-limit]), np.array([limit]), bits=16).to_json(),
     }
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bochner.data.arrays import FloatArray
+from bochner.memory import chunks
 
 if TYPE_CHECKING:
     from bochner.estimators.base import LatentVariableEstimator
@@ -123,14 +124,22 @@ def decode(
 
     Returns
     -------
-    mean, std : ndarray of float32, shape (n, C)
-        As ``inverse_transform`` gives them.
+    mean, std : ndarray of shape (n, C)
+        As ``inverse_transform`` gives them, in double precision: data may be larger than single
+        precision holds.
     """
-    size = max(most // int(model.n_features_in_), 1)
-    mean, std = np.empty((2, len(Z), len(columns)), dtype=np.float32)
-    for start in range(0, len(Z), size):
-        rows = slice(start, start + size)
-        row_mean, row_std = model.inverse_transform(Z[rows], return_std=True)
+    mean, std = np.empty((2, len(Z), len(columns)))
+    for rows in chunks(len(Z), max(most // int(model.n_features_in_), 1)):
+        latents = Z[rows].astype(np.float64)
+        row_mean, row_std = model.inverse_transform(latents, return_std=True)
         mean[rows] = row_mean[:, columns]
         std[rows] = row_std[:, columns]
     return mean, std
+
+
+def decode_means(model: LatentVariableEstimator, Z: FloatArray) -> FloatArray:
+    """Decode latents to the means of all columns, (n, M), a few at a time, as `decode` does."""
+    mean = np.empty((len(Z), model.n_features_in_))
+    for rows in chunks(len(Z), max(_ENTRIES // mean.shape[1], 1)):
+        mean[rows] = model.inverse_transform(Z[rows].astype(np.float64))
+    return mean

@@ -12,7 +12,7 @@ from bochner.data.arrays import FloatArray, IntArray
 from bochner.data.columns import evenly_spread
 from bochner.data.row_sources import RowSource
 from bochner.page.encode import Packed, quantise
-from bochner.page.planes import decode
+from bochner.page.planes import decode_means
 from bochner.page.shapes import Shape, check_shapes, guess_shape
 from bochner.plots.decodings import grey_levels
 
@@ -114,7 +114,7 @@ def choose_views(
     widths = {view: int(positions.size) for view, positions in model.views_.items()}
     given = check_shapes(shapes, widths)
     rows = evenly_spread(len(Z), _SAMPLE)
-    decoded, _ = decode(model, Z[rows], np.arange(model.n_features_in_))
+    decoded = decode_means(model, Z[rows])
     names = getattr(model, "feature_names_in_", None)
     kept = []
     for view, positions in model.views_.items():

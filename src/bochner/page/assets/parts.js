@@ -49,7 +49,7 @@ async function unpack(packed) {
 function number(value) {
   if (value === null || Number.isNaN(value)) return "missing";
   if (typeof value !== "number") return text(value);
-  if (Math.abs(value) >= 1000) return value.toLocaleString("en", {maximumFractionDigits: 0}).replace("-", "−");
+  if (Math.abs(value) >= 1000 && Math.abs(value) < 1e21) return value.toLocaleString("en", {maximumFractionDigits: 0}).replace("-", "−");
   return String(Number(value.toPrecision(3))).replace("-", "−");
 }
 // Values of columns are rounded to so many steps of their range: what is less than one is 0.
