@@ -110,6 +110,16 @@ HEADERS = {
     ),
     "an end": (["fit", "stopped"], "__class__", "fit.stopped or fit.dropped is none"),
     "a weight": (["fit", "views", 0, "weight"], -1.0, "a weight or a noise of the view 'a'"),
+    "a weight that is far too large": (
+        ["fit", "views", 0, "weight"],
+        1e308,
+        "fit.views[0].weight is 1e+308 in place of a number up to 1e+100",
+    ),
+    "a noise that is far too large": (
+        ["fit", "views", 0, "likelihood_params", "least"],
+        [0.0, 1e308, 0.0],
+        "fit.views[0].likelihood_params.least is 1e+308 in place of a number up to 1e+100",
+    ),
 }
 
 

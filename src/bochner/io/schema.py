@@ -255,6 +255,18 @@ def check_sizes(value: object, most: int, place: str) -> None:
         raise _wrong(place, f"a whole number up to {most:,}", value)
 
 
+def check_numbers(value: object, place: str) -> None:
+    """Refuse numbers that are larger than those of tensors may be."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            check_numbers(item, f"{place}.{key}")
+    elif isinstance(value, list | tuple):
+        for item in value:
+            check_numbers(item, place)
+    elif isinstance(value, int | float) and abs(value) > LARGEST:
+        raise _wrong(place, f"a number up to {LARGEST:g}", value)
+
+
 def same_keys(place: str, keys: Any, expected: Sequence[str]) -> None:
     """Refuse an object whose keys are not those of the views, in their order."""
     if list(keys) != list(expected):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from types import ModuleType
 
 import torch
@@ -16,7 +16,7 @@ from bochner import kernels as kernel_classes
 from bochner import likelihoods as likelihood_classes
 from bochner.errors import InputError, ModelFileError, message
 from bochner.fitting.plan import Fit, StartResult
-from bochner.io.schema import LARGEST, MismatchError, Tensors, check_sizes
+from bochner.io.schema import LARGEST, MismatchError, Tensors, check_numbers, check_sizes
 from bochner.kernels.base import Frequencies, SpectralKernel
 from bochner.likelihoods.nonconjugate import Likelihood
 from bochner.prediction.latent_calibration import LEVELS
@@ -141,6 +141,7 @@ def fit_from_file(tensors: Tensors, header: FitHeader) -> Fit:
 
 def _view(v: int, view: ViewHeader, tensors: Tensors, dim: int) -> ViewPosterior:
     """Rebuild a view's posterior over latents of so many dimensions."""
+    check_numbers(asdict(view), f"fit.views[{v}]")
     group_of = tensors.take(f"{v}.group_of", None, kind="i")
     width = group_of.shape[0]
     if view.n_draws < 1 or not width:
