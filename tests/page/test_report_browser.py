@@ -723,6 +723,60 @@ def test_numbers_stand_behind_names_that_are_read_from_right_to_left(browser, tm
     assert page.errors == []
 
 
+def test_sentences_and_titles_go_on_behind_such_names(browser, tmp_path):
+    X = np.random.default_rng(0).normal(size=(N, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = bo.AdvisedRFLVM(
+            n_frequencies=8,
+            init="pca",
+            max_iter=5,
+            random_state=0,
+            views={"מדידות": [0, 1, 2]},
+        ).fit(X)
+        found = bo.calibration(model, X[:9], random_state=0)
+    page = Page(browser, bo.report(model, path=tmp_path / "r.html", calibration=found))
+    page.tab.locator("#spectra").scroll_into_view_if_needed()
+    page.tab.wait_for_selector("#spectra .title")
+    count = f"{found.views['מדידות'].n_entries} hidden"
+    for within, then in (
+        ("#calibration-problems", count),
+        ("#spectra .title", "2 components"),
+    ):
+        name, rest = (page.tab.evaluate(LEFT, [within, text]) for text in ("מדידות", then))
+        assert name < rest
+    page.tab.close()
+    assert page.errors == []
+
+
+def test_labels_of_axes_of_narrow_pages_are_not_cut_off(browser, tmp_path):
+    X = np.sin(np.random.default_rng(0).normal(size=(20, 3)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = bo.RFLVM(
+            n_frequencies=8, init="pca", max_iter=5, random_state=0, n_warmup=5, n_draws=12
+        ).fit(X)
+    page = Page(
+        browser,
+        bo.report(model, path=tmp_path / "r.html"),
+        viewport={"width": 360, "height": 800},
+    )
+    for section in ("#chains", "#kernels", "#spectra"):
+        page.tab.locator(section).scroll_into_view_if_needed()
+        page.tab.wait_for_selector(f"{section} svg .label")
+    cut = page.tab.evaluate(
+        """[...document.querySelectorAll("svg.chart .label")].filter((label) => {
+            const inner = label.getBoundingClientRect();
+            const outer = label.ownerSVGElement.getBoundingClientRect();
+            return inner.left < outer.left || inner.right > outer.right
+                || inner.top < outer.top || inner.bottom > outer.bottom;
+        }).map((label) => label.textContent)"""
+    )
+    assert cut == []
+    page.tab.close()
+    assert page.errors == []
+
+
 def test_long_words_of_names_do_not_run_over_the_edge_of_paper(browser, tmp_path):
     X = np.random.default_rng(0).normal(size=(N, 3))
     table = pandas.DataFrame(X, columns=["x" * 300, "b", "c"])

@@ -8,7 +8,7 @@ import pytest
 from bochner import plots
 from bochner.errors import InputError
 from bochner.page.labels import Labels
-from bochner.plots.figures import shortened
+from bochner.plots.figures import quoted, shortened
 
 pytest.importorskip("matplotlib")
 
@@ -96,6 +96,8 @@ def test_long_names_are_short_and_differ(model):
     assert max(len(text.get_text()) for text in ax.texts) <= 14
     assert shortened(["one two three", "four\nfive"], 9) == ["one …hree", "four five"]
     assert shortened(["abcdef 1 uvwxyz", "abcdef 2 uvwxyz"], 9) == ["…1 uvwxyz", "…2 uvwxyz"]
+    # escaped once
+    assert quoted("\u200f\\a") == r"'\u200f\a'"
 
 
 def test_dates_have_a_colour_bar_of_dates(model):

@@ -121,7 +121,7 @@ def _ranks(log_joint: FloatArray) -> Chart:
         "kind": "lines",
         "title": title,
         "alt": title,
-        "x": "rank among the draws of all chains, as a share",
+        "x": "rank among all draws, as a share",
         "y": "frequency, 1 expected",
         "x_range": [0, 1],
         "y_range": [0, 1.08 * max(float(np.max(shares)), 1.0)],
@@ -137,8 +137,8 @@ def kernel(model: LatentVariableEstimator, view: str) -> Chart:
     label = f"latent dimension {dim}"
     return {
         "kind": "matrix",
-        "title": f"View {view!r}",
-        "alt": f"Learned kernel of view {view}: {kernels.covariance(model, view)}.",
+        "title": f"View {_apart(view)}",
+        "alt": f"Learned kernel of view {_apart(view)}: {kernels.covariance(model, view)}.",
         "x": label,
         "y": label,
         "x_range": [float(places[0]), float(places[-1])],
@@ -162,8 +162,8 @@ def spectrum(model: LatentVariableEstimator, view: str) -> Chart | None:
         return None
     share, means, scales = components(learned, view)
     a, b = sorted(np.argsort(-model.relevance_[model._view_index(view)])[:2].tolist())
-    title = f"View {view!r}: {counted(len(share), 'component')}"
-    unit = "frequency along latent dimension {} (radians per unit)"
+    title = f"View {_apart(view)}: {counted(len(share), 'component')}"
+    unit = "frequency along dim {} (rad per unit)"
     reach = [float((np.abs(means[:, d]) + scales[:, d]).max()) * 1.05 for d in (a, b)]
     return {
         "kind": "ellipses",
@@ -223,6 +223,11 @@ def calibration(report: CalibrationReport) -> list[Chart]:
 def counted(n: int, word: str) -> str:
     """Return a number and what it counts: 1 row, 2 rows."""
     return f"{n:,} {word}{'' if n == 1 else 's'}"
+
+
+def _apart(name: str) -> str:
+    """Return a quoted name that, read from right to left, leaves what follows in its place."""
+    return f"\u2068'{name}'\u2069"
 
 
 def _line(x: object, y: object, label: str) -> Chart:

@@ -236,7 +236,7 @@ def shortened(names: Iterable[object], length: int) -> list[str]:
 
 def quoted(name: str) -> str:
     """Return the name of a view as titles have it."""
-    return repr(shortened([name], 24)[0])
+    return f"'{shortened([name], 24)[0]}'"
 
 
 def _shortened(line: str, length: int) -> str:

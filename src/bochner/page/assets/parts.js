@@ -19,6 +19,7 @@ function shape(tag, attributes = {}, ...children) {
 }
 // A name that is read from right to left leaves the numbers after it in their place.
 const apart = (name) => element("bdi", {}, name);
+const quotedApart = (sentence) => sentence.split(/('[^']*'|"[^"]*")/).map((part, k) => (k % 2 ? apart(part) : part));
 function table(id, heads, lines) {
   const cell = (value, k) => (k ? element("td", {}, value) : element("th", {scope: "row"}, value));
   const rows = lines.map((line) => element("tr", {}, ...line.map(cell)));

@@ -42,7 +42,7 @@ function fitText() {
   const ended = about.interrupted ? "was interrupted" : about.converged ? "converged" : "stopped before it converged";
   const bound = `Evidence lower bound: ${number(about.elbo)} ± ${number(about.elbo_se)} nats.`;
   const trained = about.chains || `Training ${ended} after ${about.n_iter} steps.`;
-  $("fit-text").textContent = `${trained} ${bound} ${about.partial} ${about.collapse.advice}`;
+  $("fit-text").replaceChildren(...quotedApart(`${trained} ${bound} ${about.partial} ${about.collapse.advice}`));
   $("bound").setAttribute("aria-label", `Bound of every training step: it ends at ${number(about.elbo)} nats after ${figures.bound.lines[0].x.at(-1) ?? 0} steps.`);
 }
 function calibration(found) {
@@ -51,7 +51,7 @@ function calibration(found) {
   $("calibration-text").textContent = `Hidden and predicted, in rows that were not in training: ${found.hidden}. Intervals are calibrated where their empirical coverage is their nominal one.`;
   const said = [...found.problems, ...found.too_few];
   const sentences = said.length ? said : ["Calibrated, as far as these entries can tell."];
-  $("calibration-problems").replaceChildren(...sentences.map((sentence) => element("li", {}, sentence)));
+  $("calibration-problems").replaceChildren(...sentences.map((sentence) => element("li", {}, ...quotedApart(sentence))));
   const entries = Object.entries(found.views);
   const levels = Object.keys(entries[0][1].coverage);
   const share = (view, level) => `${(100 * view.coverage[level]).toFixed(1)} ± ${(100 * view.coverage_se[level]).toFixed(1)} %`;
