@@ -411,8 +411,10 @@ def test_a_log_keeps_what_was_said_and_the_bound(data, tmp_path):
         log,
     )
     assert "no.npy, which does not exist" in log.read_text()[len(text) :]
-    assert refused("info", data, "--log", tmp_path / "no" / "l.log").endswith(
-        "(No such file or directory). Check it."
+    folder = tmp_path / "no"
+    assert refused("info", data, "--log", folder / "l.log") == (
+        f"Expected an existing folder for the log, got {folder}. "
+        f"Create it first: mkdir -p {folder}."
     )
 
 

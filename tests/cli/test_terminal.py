@@ -287,6 +287,7 @@ def test_empty_words_are_refused(tmp_path, monkeypatch, line, place):
     ("line", "says"),
     [
         ("info none.csv --nope", "No such option: --nope"),
+        ("info -x.csv", "No such option: -x. Write ./-x.csv for the file -x.csv."),
         ("fit none.csv", "Expected --out with the folder"),
         ("calibrate run x.csv --n-draws 1", "Invalid value for '--n-draws': "),
         ("transform run x.csv --out *", "Expected a value, got an empty word after --out. "),

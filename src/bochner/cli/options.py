@@ -48,7 +48,16 @@ class Command(TyperCommand):
                 f"Expected a value, got an empty word {where}. Write one; "
                 "a variable of the shell may not be set."
             )
-        return super().parse_args(ctx, args)
+        files = [word for word in args if word[:1] == "-" != word[1:2] and Path(word).suffix]
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            # click's error of an option that is not there names one letter of a word
+            option = getattr(error, "option_name", None)
+            word = next((word for word in files if word[:2] == option), None)
+            if word is not None:
+                ctx.fail(f"No such option: {option}. Write ./{word} for the file {word}.")
+            raise
 
 
 class SettingsCommand(Command):

@@ -360,7 +360,8 @@ def _logged(path: Path) -> Iterator[_LogFile]:
     Raises
     ------
     InputError
-        The file is called as data or results are, or holds something else.
+        The file is called as data or results are, or holds something else, or its folder is not
+        there.
     """
     do = "write --log fit.log"
     if extension_of(path) in EXTENSIONS:
@@ -370,6 +371,10 @@ def _logged(path: Path) -> Iterator[_LogFile]:
     if path.is_file() and not _is_log(path):
         got = f"{path}, which is there and no log"
         raise InputError(message("a file for the log", got, do))
+    if not path.parent.is_dir():
+        folder = str(path.parent)
+        create = f"create it first: mkdir -p {shlex.quote(folder)}"
+        raise InputError(message("an existing folder for the log", folder, create))
     # names of files may hold bytes that are no text
     handler = _LogFile(path, encoding="utf-8", errors="backslashreplace")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
