@@ -263,19 +263,14 @@ def _seed(options: FitOptions) -> int:
     # then the file stays as it is: a checkpoint is of no use without its seed
     begun = bool(checkpoints(options.out))
     stored = _stored_seed(path) if options.resume else None
-    if options.seed is not None:
-        seed = options.seed
-        if begun and stored is not None and seed != stored:
-            do = "leave out --seed, or start anew with --force"
-            raise InputError(
-                message(f"the seed of the interrupted run, {stored}", f"--seed {seed}", do)
-            )
-    elif stored is not None:
-        seed = stored
-    elif begun or (options.resume and path.is_file()):
+    if begun and options.seed is not None and stored not in (None, options.seed):
+        got, do = f"--seed {options.seed}", "leave out --seed, or start anew with --force"
+        raise InputError(message(f"the seed of the interrupted run, {stored}", got, do))
+    seed = stored if options.seed is None else options.seed
+    if seed is None and (begun or (options.resume and path.is_file())):
         got = f"a damaged {path}" if path.is_file() else f"no {path}"
         raise InputError(message("the seed of the interrupted run", got, "give --seed"))
-    else:
+    if seed is None:
         seed = secrets.randbelow(2**31)
     if not begun:
         with replacing(path) as part:
