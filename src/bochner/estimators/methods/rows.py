@@ -119,13 +119,10 @@ class RowsMixin:
                 # of an earlier fit
                 vars(self).pop("feature_names_in_", None)
                 self._coding = coding_of(source, self.likelihood, self._views_named)
-            else:
-                # first: messages name the columns of values as training did
-                self._check_names(source.columns, reset=False)
-                if not source.is_checked:
-                    self._check_new(source)
-        if reset:
-            self._check_names(source.columns, reset=True)
+        # first: messages name the columns of new values as training did
+        self._check_names(source.columns, reset=reset)
+        if not (reset or source.is_checked):
+            self._check_new(source)
         return values
 
     def _gaussian_views(self) -> list[GaussianPosterior]:
