@@ -53,10 +53,10 @@ class Command(TyperCommand):
             return super().parse_args(ctx, args)
         except Exception as error:
             # click's error of an option that is not there names one letter of a word
-            option = getattr(error, "option_name", None)
-            word = next((word for word in files if word[:2] == option), None)
-            if word is not None:
-                ctx.fail(f"No such option: {option}. Write ./{word} for the file {word}.")
+            lacking = getattr(error, "option_name", None)
+            for file in files:
+                if file[:2] == lacking:
+                    ctx.fail(f"No such option: {lacking}. Write ./{file} for the file {file}.")
             raise
 
 
