@@ -289,5 +289,5 @@ def _compare_rows(
         sums.append(
             sums_of_rows(pit[asked], drawn[:, asked], np.nonzero(asked)[0], len(asked), seed)
         )
-    back = np.argsort(np.concatenate(list(model.views_.values())))
-    return pit[:, back], density.numpy()[:, back], np.stack(sums)
+    pit, log_density = map(model._in_columns_of_X, (torch.from_numpy(pit), density))
+    return pit, log_density, np.stack(sums)

@@ -72,12 +72,12 @@ class RowsMixin:
     def _unscale_std(self, variance: Tensor) -> FloatArray:
         return self._scaling.undo_std(self._in_columns_of_X(variance.sqrt()))
 
-    def _in_columns_of_X(self, stacked: Tensor) -> FloatArray:
+    def _in_columns_of_X(self, stacked: Tensor) -> NDArray[np.float64]:
         """Views side by side, (n, M), become columns in the order of X: views need not be listed in
         that order.
         """
         back = np.argsort(np.concatenate(list(self.views_.values())))
-        values: FloatArray = stacked.numpy()[:, back]
+        values: NDArray[np.float64] = stacked.numpy()[:, back]
         return values
 
     @property
