@@ -24,7 +24,7 @@ from bochner.objectives.elbo import Evaluation, elbo_at
 from bochner.objectives.subset_sites import Anchors, anchored_elbo
 from bochner.processes import ALONE, Processes
 from bochner.progress import progress_bar, say
-from bochner.regression.incomplete import SELDOM
+from bochner.regression.incomplete import N_DETERMINANTS_A_STEP
 from bochner.regression.observations import Block, Data
 from bochner.training.row_adam import RowAdam
 from bochner.training.trainer import State, Trainer
@@ -284,7 +284,7 @@ def train_jointly(
         with torch.no_grad():
             kl = model.latents.kl()
         draws = early.spectra(model, "joint", step)
-        how = Evaluation(processes=among, determinants=SELDOM)
+        how = Evaluation(processes=among, determinants=N_DETERMINANTS_A_STEP)
         return elbo_at(model, x, kl, data, draws, how).total
 
     def accept(step: int) -> None:  # noqa: ARG001

@@ -39,7 +39,7 @@ from bochner.models.lvm import LatentVariableModel, Layout
 from bochner.models.sites import SiteUpdate
 from bochner.objectives.elbo import Draws, Evaluation, elbo
 from bochner.progress import expect, progress_bar
-from bochner.regression.incomplete import SELDOM
+from bochner.regression.incomplete import N_DETERMINANTS_A_STEP
 from bochner.training.checkpoint import AnyCheckpoint, Header, restore
 from bochner.training.trainer import Trainer
 
@@ -205,7 +205,7 @@ class Race:
 
         updates: tuple[SiteUpdate | None, ...] = ()
         scratch = Scratch(model.latents.mean)
-        how = Evaluation(n_sweeps=SWEEPS, scratch=scratch, determinants=SELDOM)
+        how = Evaluation(n_sweeps=SWEEPS, scratch=scratch, determinants=N_DETERMINANTS_A_STEP)
 
         def objective(step: int) -> Tensor:
             nonlocal updates

@@ -49,10 +49,10 @@ TOLERANCE = 2e-4
 # far below the noise of a draw of the features, and double the time; two add a fifth.
 N_DETERMINANTS = 2.0
 # Where columns are fewer two cost as much as all else, and less is lacking, 7 nats of 24,000 for
-# 1,500 rows of 40 columns with a tenth missing: a step has one of so many columns, and of few of
-# them one in every other step, whose error is 10 nats.
+# 1,500 rows of 40 columns with a tenth missing: a step of training has one of so many columns, and
+# of few of them one in every other step, whose error is 10 nats.
 _COLUMNS_FOR_ONE = 128
-SELDOM = 0.5
+N_DETERMINANTS_A_STEP = 0.5
 # Columns factored at a time.
 _AT_ONCE = 16
 # Rounding of a Gram matrix's diagonal over the noise variance, beyond which all is in float64:
