@@ -140,24 +140,13 @@ def test_an_engineer_with_complex_channels():
     assert error < 0.5 * np.abs(H[100:, 3:] - H[:100, 3:].mean(axis=0)).mean()
 
 
-@pytest.mark.parametrize(
-    ("size", "n_components", "seeds", "init"),
-    [
-        # its bound was that of rounding
-        (1e5, 2, (5, 3), "pca"),
-        (1e8, 2, (5, 3), "auto"),
-        (1e7, 5, (100, 100), "auto"),
-        (1e7, 3, (5, 4), "auto"),
-    ],
-)
-def test_one_row_of_another_order_leaves_the_bound_above_that_of_noise_alone(
-    size, n_components, seeds, init
-):
-    X = np.random.default_rng(seeds[0]).normal(size=(100, 5))
-    X[-1] = size
+def test_one_row_of_another_order_leaves_the_bound_above_that_of_noise_alone():
+    """It was that of rounding, where noise had no least variance."""
+    X = np.random.default_rng(5).normal(size=(100, 5))
+    X[-1] = 1e5
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = bo.NGMVLVM(n_components, init=init, random_state=seeds[1]).fit(X)
+        model = bo.NGMVLVM(init="pca", random_state=3).fit(X)
     variance = X.var()
     alone = -0.5 * X.size * (np.log(2.0 * np.pi * variance) + 1.0)
     assert alone < model.elbo_ < 0.0
