@@ -75,26 +75,26 @@ def test_more_columns_do_not_make_the_error_worse():
         assert (many - few).mean() <= 2.0 * standard_error
 
 
-@pytest.mark.parametrize(("n", "d"), [(60, 3), (100, 5)])
-def test_of_few_rows_more_columns_are_no_worse_on_others(n, d):
-    """Up to the noise of the draws. Searches for many frequencies at once were a seventh worse
-    than for few.
+def test_of_few_rows_more_columns_are_no_worse_on_others():
+    """Searches for many frequencies at once were worse than for few: by a twentieth here, and up to
+    a seventh.
     """
-    others = np.random.default_rng(9).uniform(size=(300, d))
+    others = np.random.default_rng(9).uniform(size=(300, 3))
+    exact = _hellinger(others)
     errors = []
     for k in (16, 32, 64):
         of_seeds = []
         for seed in range(4):
-            X = np.random.default_rng(seed).uniform(size=(n, d))
-            fitted = KreinFeatures("hellinger", k, random_state=seed).fit(X)
+            X = np.random.default_rng(seed).uniform(size=(60, 3))
+            settings = {"inference": "gradient", "random_state": seed}
+            fitted = KreinFeatures("hellinger", k, **settings).fit(X)
             features = fitted.transform(others)
             away = (features * np.asarray(fitted.signs_)) @ features.T
-            exact = _hellinger(others)
             np.fill_diagonal(away, np.diagonal(exact))
             of_seeds.append(np.linalg.norm(away - exact))
         errors.append(np.mean(of_seeds))
     for few, many in itertools.pairwise(errors):
-        assert many <= 1.03 * few
+        assert many <= few
 
 
 @pytest.mark.parametrize(("n", "d", "seed"), [(60, 3, 0), (100, 5, 0), (100, 5, 2)])
