@@ -342,10 +342,12 @@ def arguments(description: str | None, seeds: int = 5) -> argparse.Namespace:
 
 
 def say(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print what ended a script: of what is missing, such as data, or wrong, the message alone."""
+    """Print what ended a script: of what is missing, such as data, or wrong, the message alone, and
+    nothing of Ctrl-C.
+    """
     if isinstance(error, InputError):
         print(f"Error: {error}", file=sys.stderr)
-    else:
+    elif not isinstance(error, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
 
 

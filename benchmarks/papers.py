@@ -495,8 +495,9 @@ def main() -> None:
         for entry in entries if options.all else [options.name]:
             of_entry = [item for item in everything if item.entry == entry]
             if not options.stored:
-                from harness import limit_threads
+                from harness import limit_threads, say
 
+                sys.excepthook = say
                 limit_threads(options.threads)
                 old = results() if options.again else None
                 measure(of_entry, chosen_seeds(options), options.quick, old)

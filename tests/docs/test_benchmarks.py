@@ -494,16 +494,20 @@ if __name__ == "__main__":
     assert rest == ""
 
 
-def test_what_a_script_lacks_is_said_without_a_traceback():
-    code = """
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [('InputError("Expected data.")', "Error: Expected data.\n"), ("KeyboardInterrupt", "")],
+)
+def test_what_ends_a_script_is_said_without_a_traceback(error, said):
+    code = f"""
 import sys
 sys.argv[1:] = ["--threads", "1"]
 import harness
 harness.arguments(None)
 from bochner.errors import InputError
-raise InputError("Expected data.")
+print("begun", file=sys.stderr)
+raise {error}
 """
     done = run_there(code)
-    assert done.returncode == 1
-    assert done.stderr.endswith("Error: Expected data.\n")
-    assert "Traceback" not in done.stderr
+    assert done.returncode != 0
+    assert done.stderr.endswith(f"begun\n{said}")
