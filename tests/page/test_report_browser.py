@@ -112,6 +112,22 @@ def test_numbers_beside_covariances_of_large_data_are_not_cut_off(browser, tmp_p
     opened.tab.close()
 
 
+def test_shares_of_many_dimensions_stand_on_one_line(browser, tmp_path):
+    X = np.random.default_rng(0).normal(size=(40, 14))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = bo.NGMVLVM(12, n_frequencies=8, init="pca", max_iter=2, random_state=0).fit(X)
+    page = bo.report(model, path=tmp_path / "r.html")
+    opened = Page(browser, page, viewport={"width": 800, "height": 800})
+    heights = opened.tab.evaluate(
+        "[...document.querySelectorAll('#relevance td')].map((cell) => cell.offsetHeight)"
+    )
+    assert len(heights) == 12
+    assert max(heights) < 32
+    opened.tab.close()
+    assert opened.errors == []
+
+
 def test_columns_below_the_edge_of_their_box_cast_a_shadow(page):
     places = page.tab.locator("#place .bars")
     style = places.last.evaluate(
