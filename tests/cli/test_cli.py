@@ -486,6 +486,9 @@ def test_bad_models_are_refused(fitted, folder, tmp_path):
     )
     files.write(tmp_path / "other.bochner", tensors, {**header, "kind": "checkpoint"})
     assert "a checkpoint file" in refused("info", tmp_path / "other.bochner")
+    (tmp_path / "data.csv").write_text("a,b\n1,2\n")
+    said = refused("report", tmp_path / "data.csv")
+    assert "data.csv, a name of data. Write the model before the data" in said
 
 
 BAD_ROWS = {

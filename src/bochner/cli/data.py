@@ -11,10 +11,10 @@ import numpy as np
 
 from bochner.cli.parse import COLUMNAR, names_in, parse_by_view
 from bochner.data.arrays import FloatArray
-from bochner.errors import InputError, message
+from bochner.errors import InputError, ModelFileError, message
 from bochner.io.columnar import write_columnar
 from bochner.io.csv.write import write_csv
-from bochner.io.extensions import NAMED, extension_of, in_zarr
+from bochner.io.extensions import EXTENSIONS, NAMED, extension_of, in_zarr
 from bochner.io.on_disk import StoredTable, open_text
 from bochner.io.outputs import replacing
 from bochner.io.readers import open_source, read_source
@@ -165,7 +165,15 @@ def load_model(path: Path) -> LatentVariableEstimator:
     """Load a model from its file, or from the folder that ``bochner fit`` wrote."""
     from bochner.estimators.loading import load
 
-    return load(path)
+    try:
+        return load(path)
+    except ModelFileError as error:
+        if extension_of(path) not in EXTENSIONS or not path.is_file():
+            raise
+        do = "write the model before the data, the folder of bochner fit"
+        raise InputError(
+            message("a bochner model file", f"{path}, a name of data", do)
+        ) from error
 
 
 def column_names(model: LatentVariableEstimator) -> list[str] | None:
