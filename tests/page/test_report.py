@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import bochner as bo
 from bochner.cli import app
 from bochner.data.row_sources import RowSource
-from bochner.errors import InputError
+from bochner.errors import DataWarning, InputError
 from bochner.page import charts
 from bochner.page.content import BUDGET, VIEWS, Rows, gather
 from bochner.page.encode import Packed, pack, quantise, script_json
@@ -1061,6 +1061,14 @@ def test_labels_find_the_rows_of_a_model_file(folder, tmp_path):
         rows, said = made(alone)
         assert rows == in_order[::-1]
         assert said.startswith(text)
+
+
+def test_names_of_a_layout_are_no_coordinates_where_rows_have_none(tmp_path):
+    path = tmp_path / "umap.csv"
+    path.write_text("name,x,y\na,1,2\nb,3,4\n")
+    with pytest.warns(DataWarning, match="are taken in their order, from 'a' on"):
+        layout = read_layout(path, None, 2)
+    np.testing.assert_array_equal(layout["umap"], [[1.0, 2.0], [3.0, 4.0]])
 
 
 def test_labels_that_count_rows_are_taken_in_their_order_without_a_word(tmp_path, recwarn):

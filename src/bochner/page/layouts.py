@@ -12,7 +12,7 @@ import numpy as np
 from bochner.data.accepted import in_order_of
 from bochner.data.arrays import FloatArray
 from bochner.errors import InputError, message
-from bochner.io.csv.headers import number
+from bochner.io.csv.headers import is_key_name, number
 from bochner.io.extensions import TEXT
 from bochner.page.labels import check_file, read_labels, read_lines
 
@@ -112,6 +112,10 @@ def read_layout(
     if (places := _without_header(path, n_rows, decimal)) is not None:
         return {path.stem: places}
     columns = read_labels(path, row_names, n_rows, decimal)
+    first = next(iter(columns))
+    if row_names is None and len(columns) == 3 and is_key_name(first):
+        # names of rows by which nothing is joined: said by who read them
+        del columns[first]
     if len(columns) != 2:
         got = f"{len(columns)} ({', '.join(columns)}) in {path}"
         raise InputError(
