@@ -765,23 +765,21 @@ def test_sentences_and_titles_go_on_behind_such_names(browser, tmp_path):
     assert page.errors == []
 
 
-def test_labels_of_axes_of_narrow_pages_are_not_cut_off(browser, tmp_path):
+def test_labels_and_titles_of_narrow_pages_are_not_cut_off(browser, tmp_path):
     X = np.sin(np.random.default_rng(0).normal(size=(20, 3)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = bo.RFLVM(
             n_frequencies=8, init="pca", max_iter=5, random_state=0, n_warmup=5, n_draws=12
         ).fit(X)
-    page = Page(
-        browser,
-        bo.report(model, path=tmp_path / "r.html"),
-        viewport={"width": 360, "height": 800},
-    )
-    for section in ("#chains", "#kernels", "#spectra"):
+        found = bo.calibration(model, X, random_state=0)
+    path = bo.report(model, path=tmp_path / "r.html", calibration=found)
+    page = Page(browser, path, viewport={"width": 360, "height": 800})
+    for section in ("#chains", "#kernels", "#spectra", "#calibration"):
         page.tab.locator(section).scroll_into_view_if_needed()
         page.tab.wait_for_selector(f"{section} svg .label")
     cut = page.tab.evaluate(
-        """[...document.querySelectorAll("svg.chart .label")].filter((label) => {
+        """[...document.querySelectorAll("svg.chart :is(.label, .title)")].filter((label) => {
             const inner = label.getBoundingClientRect();
             const outer = label.ownerSVGElement.getBoundingClientRect();
             return inner.left < outer.left || inner.right > outer.right

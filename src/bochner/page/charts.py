@@ -116,7 +116,7 @@ def _ranks(log_joint: FloatArray) -> Chart:
     shares = [np.histogram(of_chain, edges)[0] * (n_bins / n_draws) for of_chain in places]
     steps = np.repeat(edges, 2)[1:-1]
     level = {**_line([0, 1], [1, 1], ""), "dashed": True, "quiet": True}
-    title = "Ranks of each chain: flat where chains agree"
+    title = "Ranks: flat where chains agree"
     return {
         "kind": "lines",
         "title": title,
@@ -206,7 +206,7 @@ def calibration(report: CalibrationReport) -> list[Chart]:
         "y_range": [0, 1],
         "lines": [*coverage, diagonal],
     }
-    title = "Flat where predictions are calibrated"
+    title = "Flat where calibrated"
     right = {
         "kind": "lines",
         "title": title,
