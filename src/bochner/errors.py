@@ -18,7 +18,22 @@ class BochnerError(Exception):
 
 
 class InputError(BochnerError, ValueError):
-    """The caller's data or parameters cannot be used; the message says what to change."""
+    """The caller's data or parameters cannot be used; the message says what to change.
+
+    Attributes
+    ----------
+    row : int, optional
+        Of the rows that were given, which the message is about.
+    process : int, optional
+        Of several, which refused it.
+    """
+
+    def __init__(
+        self, *args: object, row: int | None = None, process: int | None = None
+    ) -> None:
+        super().__init__(*args)
+        self.row = row
+        self.process = process
 
 
 class ModelFileError(InputError):

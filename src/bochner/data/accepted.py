@@ -105,7 +105,7 @@ def _check_lengths(X: object) -> None:
         other = next(i for i, length in enumerate(lengths) if length != lengths[0])
         got = f"{lengths[0]} entries in row 0 and {lengths[other]} in row {other}"
         do = "write NaN where a value is missing"
-        raise InputError(message("rows of one length", got, do))
+        raise InputError(message("rows of one length", got, do), row=other)
 
 
 def _check_container(X: object) -> None:
@@ -210,7 +210,8 @@ def _check_order(own: list[str], index: list[str], what: str, rows: str) -> None
     row = next(i for i, name in enumerate(own) if name != index[i])
     got = f"{own[row]!r} in row {row}, where {index[row]!r} is"
     do = f"write {what}.loc[{rows}], or {what}.to_numpy() if the order is right"
-    raise InputError(message(f"{what} with the rows of {rows}, in their order", got, do))
+    want = f"{what} with the rows of {rows}, in their order"
+    raise InputError(message(want, got, do), row=row)
 
 
 def _check_names(X: object) -> None:
@@ -353,7 +354,7 @@ def _refuse_objects(X: NDArray[np.object_], column_names: ColumnNames, do: str) 
     else:
         what = f"an object of type {type(value).__name__}"
     got = f"{what} in row {row}, {describe_column(column, column_names)}"
-    raise InputError(message("numbers", got, do))
+    raise InputError(message("numbers", got, do), row=row)
 
 
 def _shown(value: object) -> str:

@@ -144,4 +144,4 @@ def check_kind(name: str, values: NDArray[np.generic]) -> None:
         if isinstance(value, _TIMES):
             do = "convert it to numbers: (day - day.min()) / numpy.timedelta64(1, 'D')"
         expected = f"numbers, categories, texts or booleans for {name!r}"
-        raise InputError(message(expected, got, do))
+        raise InputError(message(expected, got, do), row=row)

@@ -167,7 +167,7 @@ class Categorical(Covariate):
         wanted = f"{self.name!r} among {known}, as in training"
         got = f"{unseen!r} in row {row}"
         do = "fit with rows of it, or leave it missing there: the average of those of training"
-        return InputError(message(wanted, got, do))
+        return InputError(message(wanted, got, do), row=row)
 
     def to_json(self) -> dict[str, object]:
         """Return name, labels and shares."""
@@ -475,18 +475,17 @@ def _numbers(name: str, values: NDArray[np.generic]) -> Float64Array:
         row = first_no_number(values)
         got = str(error) if row is None else f"{str(values[row])!r} in row {row}"
         do = "pass numbers, as in training, with NaN where they are missing"
-        raise InputError(message(f"numbers for {name!r}", got, do)) from error
+        raise InputError(message(f"numbers for {name!r}", got, do), row=row) from error
     if np.isinf(numbers).any():
         row = int(np.flatnonzero(np.isinf(numbers))[0])
         got = f"inf in row {row}"
         do = "write NaN there"
-        raise InputError(message(f"finite numbers for {name!r}", got, do))
+        raise InputError(message(f"finite numbers for {name!r}", got, do), row=row)
     far = np.abs(numbers) > LARGEST
     if far.any():
         row = int(np.flatnonzero(far)[0])
         got = f"{numbers[row]:g} in row {row}"
         do = "correct the value, write NaN if it is missing, or change the unit"
-        raise InputError(
-            message(f"numbers of at most {LARGEST:g} in size for {name!r}", got, do)
-        )
+        want = f"numbers of at most {LARGEST:g} in size for {name!r}"
+        raise InputError(message(want, got, do), row=row)
     return numbers

@@ -113,7 +113,8 @@ class Number(Column):
                 if not _is_real(value := values.iloc[row]):
                     want = f"numbers in column {self.name!r}"
                     do = "correct the value, or convert the column by pandas.to_numeric"
-                    raise InputError(message(want, f"{shown(value)} in row {row}", do))
+                    got = f"{shown(value)} in row {row}"
+                    raise InputError(message(want, got, do), row=int(row))
         numbers: Float64Array = values.to_numpy(dtype=np.float64, na_value=np.nan)
         return numbers
 
@@ -156,7 +157,7 @@ class Labelled(Column):
                 known = ", ".join(repr(label) for label in self.labels[:_LISTED])
                 want = f"values of training in column {self.name!r} ({known})"
                 do = "make it missing, or fit again with such rows"
-                raise InputError(message(want, f"{shown(value)} in row {row}", do))
+                raise InputError(message(want, f"{shown(value)} in row {row}", do), row=row)
             numbers[row] = position[value]
         return numbers
 

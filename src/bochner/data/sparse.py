@@ -214,9 +214,8 @@ def check_stored(
     view = next(name for name, positions in columns.items() if column in positions)
     place = f"view {view!r}, row {row}, {describe_column(column, column_names)}"
     do = "correct the value; where entries are missing, pass a dense X with NaN"
-    raise InputError(
-        message("finite numbers in a sparse X", f"{X.data[entry]} in {place}", do)
-    )
+    got = f"{X.data[entry]} in {place}"
+    raise InputError(message("finite numbers in a sparse X", got, do), row=row)
 
 
 def moments(X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

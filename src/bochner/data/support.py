@@ -121,8 +121,9 @@ class Support:
             row, column, value, expected, do = fault
             where = describe_column(int(positions[column]), column_names)
             want = f"{expected} in view {view!r} (likelihood {likelihood!r})"
-            got = f"{value:.10g} in row {(rows.start or 0) + row}, {where}"
-            raise InputError(message(want, got, do))
+            row += rows.start or 0
+            got = f"{value:.10g} in row {row}, {where}"
+            raise InputError(message(want, got, do), row=row)
 
     def _first_refused(self, part: Any) -> tuple[int, int, float, str, str] | None:
         """Return row, column and value of the first entry outside the support, what was expected

@@ -105,13 +105,10 @@ def _check_finite_part(
     if not infinite.any():
         return
     row, column = (int(i) for i in np.argwhere(infinite)[0])
-    place = (
-        f"view {_view_of(column, columns)!r}, row {start + row}, "
-        f"{describe_column(column, column_names)}"
-    )
+    where = describe_column(column, column_names)
     do = "correct the value, or write NaN if it is missing"
-    got = f"{part[row, column]} in {place}"
-    raise InputError(message("finite numbers or NaN (missing)", got, do))
+    got = f"{part[row, column]} in view {_view_of(column, columns)!r}, row {start + row}, {where}"
+    raise InputError(message("finite numbers or NaN (missing)", got, do), row=start + row)
 
 
 def check_fit(
@@ -411,7 +408,8 @@ def check_magnitudes(
             if abs(value) > LARGEST:
                 do = "correct the value, write NaN if it is missing, or change the unit"
                 got = f"{value:g} in {place_of(X, view, column, value, column_names)}"
-                raise InputError(message(f"numbers of at most {LARGEST:g} in size", got, do))
+                want = f"numbers of at most {LARGEST:g} in size"
+                raise InputError(message(want, got, do), row=_row(X, column, value))
             if not sp.issparse(X) and (said := _code(X, some, positions, value)):
                 _warn(said, value, place_of(X, view, column, value, column_names))
 

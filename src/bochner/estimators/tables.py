@@ -419,7 +419,7 @@ def _check_numbers(X: pd.DataFrame) -> None:
                 where = describe_column(j, [str(name)] * (j + 1))
                 got = f"the text {value!r} in row {row}, {where}"
                 do = "drop the column, or fit the mixed table with likelihood='auto'"
-                raise InputError(message("numbers", got, do))
+                raise InputError(message("numbers", got, do), row=row)
 
 
 def _refuse_categories(X: pd.DataFrame) -> None:

@@ -11,7 +11,6 @@ import contextvars
 import functools
 import itertools
 import os
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,8 +29,6 @@ T = TypeVar("T")
 # Seconds that a process waits for the others.
 _PATIENCE = timedelta(hours=12)
 _FAULT = "bochner/fault"
-# A message about a row, and the process that it names at the end, if it names one.
-_OF_ROW = re.compile(r" row \d.*?(?:\(process (\d+)\))?$", re.DOTALL)
 
 
 class Processes(ABC):
@@ -142,10 +139,11 @@ class Processes(ABC):
             result = work()
         except (ValueError, TypeError) as caught:
             error = caught
-        texts = self.gathered(None if error is None else str(error))
-        for rank, text in enumerate(texts):
-            if text is not None:
-                raise InputError(f"{text} (process {rank})") from error
+        refused = None if error is None else (str(error), getattr(error, "row", None))
+        for rank, one in enumerate(self.gathered(refused)):
+            if one is not None:
+                text, row = one
+                raise InputError(f"{text} (process {rank})", row=row, process=rank) from error
         return cast(T, result)
 
 
@@ -434,11 +432,10 @@ def in_all_rows(starts: Sequence[int]) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        text = str(error)
-        found = _OF_ROW.search(text)
-        rank = int((found and found[1]) or 0)
-        if found is None or not starts[rank]:
+        start = starts[error.process or 0]
+        if error.row is None or not start:
             raise
-        where = f"row 0 is row {starts[rank]:,} of the data)"
-        said = f"{text} (its {where}" if found[1] is None else f"{text[:-1]}, whose {where}"
+        where = f"row 0 is row {start:,} of the data)"
+        alone = error.process is None
+        said = f"{error} (its {where}" if alone else f"{str(error)[:-1]}, whose {where}"
         raise InputError(said) from error

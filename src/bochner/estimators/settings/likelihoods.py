@@ -463,7 +463,8 @@ def _refuse_unknown(given: object, view: str, values: Any, columns: NDArray[np.i
     if unknown.any():
         do = "give the row's factor, such as its total count, or drop the row"
         want = f"a size factor for every training row of view {view!r}"
-        raise InputError(message(want, f"NaN in row {int(unknown.argmax())}", do))
+        row = int(unknown.argmax())
+        raise InputError(message(want, f"NaN in row {row}", do), row=row)
 
 
 def _checked(given: object, view: str, n_rows: int) -> NDArray[np.float64]:
@@ -479,7 +480,7 @@ def _checked(given: object, view: str, n_rows: int) -> NDArray[np.float64]:
         got = shown(given) if row is None else f"{shown(values[row])} in row {row}"
         if isinstance(given, str):
             do += ", or size_factors='total' to the likelihood, bo.likelihoods.Poisson say"
-        raise InputError(message(want, got, do)) from error
+        raise InputError(message(want, got, do), row=row) from error
     if factors.shape != (n_rows,):
         want = f"{n_rows} size factors for view {view!r}, one per row"
         raise InputError(
@@ -489,12 +490,8 @@ def _checked(given: object, view: str, n_rows: int) -> NDArray[np.float64]:
     if bad.any():
         row = int(bad.argmax())
         got = f"{factors[row]:.6g} in row {row}"
-        raise InputError(
-            message(
-                f"positive size factors for view {view!r}",
-                got,
-                "drop the row, or correct its factor",
-            )
-        )
+        want = f"positive size factors for view {view!r}"
+        do = "drop the row, or correct its factor"
+        raise InputError(message(want, got, do), row=row)
     logs: NDArray[np.float64] = np.log(factors)
     return logs
