@@ -23,9 +23,9 @@ def describe_model(model: LatentVariableEstimator) -> dict[str, object]:
         "n_iter": model.n_iter_,
         "converged": model.converged_,
         "interrupted": model.interrupted_,
-        "rows": int(model.embedding_.shape[0]),
+        "rows": int(model._fit.latents.shape[0]),
         "columns": int(model.n_features_in_),
-        "n_components": int(model.embedding_.shape[1]),
+        "n_components": int(model._n_latents),
         "n_mixtures": model.n_mixtures_,
         "n_frequencies": model.n_frequencies_,
         "views": {

@@ -12,7 +12,8 @@ import scipy.sparse
 
 import bochner as bo
 from bochner.data.row_sources import ArraySource
-from bochner.errors import InputError
+from bochner.errors import DataWarning, InputError
+from bochner.summary import describe_model
 
 SETTINGS = {
     "landmarks": 80,
@@ -397,3 +398,30 @@ def test_a_file_that_is_cut_short_after_a_fit_has_changed(kind, X, tmp_path):
         frame.iloc[:-50].to_parquet(path, row_group_size=90)
     with pytest.raises(InputError, match="Expected the same rows from start to end"):
         _ = model.embedding_
+
+
+@pytest.mark.parametrize("asked", ["nothing", "means"])
+def test_a_model_whose_rows_are_gone_is_saved_without_their_latents(asked, X, tmp_path):
+    values = X.copy()
+    model = bo.NGMVLVM(**SETTINGS).fit(Watched(values))
+    means = None if asked == "nothing" else model.embedding_
+    values[400] += 1.0
+    what = "embedding_std_ is" if asked == "means" else "embedding_ and embedding_std_ are"
+    said = f"{what} not kept: Expected the same rows"
+    with pytest.warns(DataWarning, match=said):
+        model.save(tmp_path / "m.bochner")
+    with pytest.warns(DataWarning, match=said):
+        copy = pickle.loads(pickle.dumps(model))
+    again = bo.load(tmp_path / "m.bochner")
+    again.save(tmp_path / "again.bochner")
+    missing = "embedding_std_" if asked == "means" else "embedding_"
+    for one in (copy, again, bo.load(tmp_path / "again.bochner")):
+        with pytest.raises(InputError, match="got none: its rows were gone, or others, when"):
+            getattr(one, missing)
+        if means is not None:
+            np.testing.assert_array_equal(one.embedding_, means)
+        np.testing.assert_array_equal(one.transform(X[:9]), model.transform(X[:9]))
+        assert describe_model(one)["rows"] == len(X)
+    # the model itself finds rows that come back
+    values[400] = X[400]
+    assert model.embedding_.shape == (700, 2)

@@ -120,6 +120,8 @@ def run(options: FitOptions) -> tuple[dict[str, object], bool]:
             with distributed() as among:
                 estimator, table, beside, seed = _fit_all(options, held, among)
                 estimator.set_params(checkpoint=None)
+                # rows that changed end the run here, with its checkpoint
+                _ = estimator.embedding_std_
                 with _checkpoint_said(options.out):
                     estimator.save(options.out / MODEL_FILE)
             if among.rank > 0:

@@ -36,7 +36,7 @@ from bochner.errors import (
 from bochner.estimators import saving, shards, tensors
 from bochner.estimators.methods import rows
 from bochner.estimators.methods.prediction import PredictionMixin
-from bochner.estimators.methods.training_latents import Placed, TrainingRows, training_rows
+from bochner.estimators.methods.training_latents import TrainingRows, of_arrays, training_rows
 from bochner.estimators.settings import constraints, likelihoods, plans
 from bochner.fitting.completion_choice import Question
 from bochner.fitting.data import Candidates, FitData
@@ -473,9 +473,10 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
     def _of_all(self, processes: Processes) -> Self:
         """Return the model with the latents of the rows of all processes."""
         whole = copy.copy(self)
-        placed = self._embedding()
-        whole._embedded = Placed(*shards.whole(processes, (placed.mean, placed.std)))
-        (latents,) = shards.whole(processes, (self._fit.latents.numpy(),))
+        known = self._in_files()
+        arrays = (known.mean, known.std, self._fit.latents.numpy())
+        mean, std, latents = shards.whole(processes, arrays)
+        whole._embedded = of_arrays(mean, std, len(latents))
         whole._fit = replace(self._fit, latents=torch.from_numpy(latents))
         return whole
 

@@ -13,7 +13,7 @@ import torch
 from bochner.data.covariates import CovariateCoding
 from bochner.data.views import Scaling
 from bochner.errors import InputError
-from bochner.estimators.methods.training_latents import Placed
+from bochner.estimators.methods.training_latents import of_arrays
 from bochner.estimators.settings.likelihoods import SizeFactors
 from bochner.estimators.tables import coding_from_json
 from bochner.io import files
@@ -36,13 +36,8 @@ from bochner.serialization.fitted import (
 # Grows when what files hold changes.
 SCHEMA = 1
 
-_ARRAYS = (
-    "embedding_",
-    "embedding_std_",
-    "elbo_history_",
-    "relevance_",
-    "variance_explained_",
-)
+_LATENTS = ("embedding_", "embedding_std_")
+_ARRAYS = ("elbo_history_", "relevance_", "variance_explained_")
 # Numbers of which a parameter's array may consist: no dates, no objects.
 _NUMBERS = frozenset("fiub")
 
@@ -141,13 +136,13 @@ def save(estimator: Any, path: str | Path) -> None:
     if not type(estimator).__module__.startswith("bochner."):
         raise InputError(refusal("model of bochner", type(estimator)))
     # what is measured when it is asked for goes into the file
-    estimator._embedding()
+    known = estimator._in_files()
+    estimator._check()
     tensors, fit = fit_to_file(estimator._fit)
     tensors["candidates"] = estimator._candidates
-    for name in _ARRAYS:
-        tensors[f"attribute.{name}"] = torch.from_numpy(
-            np.ascontiguousarray(getattr(estimator, name))
-        )
+    arrays = [known.mean, known.std, *(getattr(estimator, name) for name in _ARRAYS)]
+    for name, array in zip((*_LATENTS, *_ARRAYS), arrays, strict=True):
+        tensors[f"attribute.{name}"] = torch.from_numpy(np.ascontiguousarray(array))
     for name, array in estimator._scaling.to_arrays().items():
         tensors[f"scaling.{name}"] = torch.from_numpy(array)
     collapse = estimator.collapse_
@@ -223,13 +218,16 @@ def restore(estimator: Any, tensors: Tensors, header: Header) -> None:
     }
     n_rows = fit.latents.shape[0]
     n_views = len(names)
-    shapes = ((n_rows, dim), (n_rows, dim), (None,), (n_views, dim), (n_views, dim))
+    shapes = ((None, dim), (None, dim), (None,), (n_views, dim), (n_views, dim))
     mean, std, *others = (
         tensors.take(f"attribute.{name}", *shape, kind="f").numpy()
-        for name, shape in zip(_ARRAYS, shapes, strict=True)
+        for name, shape in zip((*_LATENTS, *_ARRAYS), shapes, strict=True)
     )
-    estimator._embedded = Placed(mean, std)
-    for name, array in zip(_ARRAYS[2:], others, strict=True):
+    # none of a model whose rows were gone when it was saved
+    if len(mean) not in (0, n_rows) or len(std) not in (0, len(mean)):
+        raise MismatchError(f"embedding_ and embedding_std_ are not those of {n_rows} rows")
+    estimator._embedded = of_arrays(mean, std, n_rows)
+    for name, array in zip(_ARRAYS, others, strict=True):
         setattr(estimator, name, array)
     _restore_reports(estimator, header, names)
     estimator._restore_extra(tensors.take_all("extra."), header.extra)

@@ -18,7 +18,12 @@ from bochner.data.columns import dense_rows
 from bochner.data.views import fingerprint
 from bochner.estimators import tensors
 from bochner.estimators.methods.rows import EmptyRows, Patterns, RowsMixin
-from bochner.estimators.methods.training_latents import MeanAndStd, Placed, TrainingLatents
+from bochner.estimators.methods.training_latents import (
+    Lost,
+    MeanAndStd,
+    Placed,
+    TrainingLatents,
+)
 from bochner.fitting.data import Candidates
 from bochner.fitting.placed_rows import NotKept, Places, say_placed
 from bochner.latent_inference.infer import Placer
@@ -60,6 +65,19 @@ class PlacingMixin(RowsMixin):
         check_is_fitted(self)
         self._embedded = placed = self._embedded.whole(self)
         return placed
+
+    def _lasting(self) -> TrainingLatents:
+        """Return latents of the training rows without rows of the training data."""
+        lasting = self._embedded.lasting(self)
+        # the model itself may find rows again that a copy can not
+        if not isinstance(lasting, Lost):
+            self._embedded = lasting
+        return lasting
+
+    def _in_files(self) -> Placed | Lost:
+        """Return them as files have them."""
+        lasting = self._lasting()
+        return lasting if isinstance(lasting, Lost) else self._embedding()
 
     @property
     def _dtype(self) -> np.dtype[np.generic]:

@@ -56,7 +56,7 @@ class PredictionMixin(DensitiesMixin, TransformerMixin):
         state.pop("_placer", None)
         state.pop("_index", None)
         if "_embedded" in state:
-            self._embedded = state["_embedded"] = self._embedded.lasting(self)
+            state["_embedded"] = self._lasting()
         return state | ({"_completion": self.completion_} if "_completion" in state else {})
 
     # -- latents of rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, NoReturn, Protocol, Self
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from bochner.data.columns import dense_rows
 from bochner.data.file_arrays import changed
 from bochner.data.row_sources import RowSource
 from bochner.data.views import fingerprint
-from bochner.errors import DataWarning, warn_user
+from bochner.errors import DataWarning, InputError, message, warn_user
 from bochner.estimators.methods.rows import KnownRows
 from bochner.fitting.data import Candidates
 from bochner.fitting.placed_rows import NotKept, Places
@@ -37,6 +37,9 @@ _HELD = 2**30
 
 class Placing(Protocol):
     """A model that places rows."""
+
+    @property
+    def _n_latents(self) -> int: ...
 
     def _latents(
         self,
@@ -265,9 +268,9 @@ class Unplaced(TrainingLatents):
         """Place the rows, once for both."""
         return Placed(*self._placed(model, with_std=True))
 
-    def lasting(self, model: Placing) -> Placed:
+    def lasting(self, model: Placing) -> Placed | Lost:
         """Place the rows: a copy does not have them."""
-        return self.whole(model)
+        return _without_rows(self, np.empty((0, model._n_latents), self.dtype), model)
 
     def _placed(self, model: Placing, with_std: bool) -> MeanAndStd:
         self.rows.check()
@@ -317,9 +320,9 @@ class OnlyMeans(Located):
         """Place the rows again, for both."""
         return self.rest.whole(model)
 
-    def lasting(self, model: Placing) -> Placed:
+    def lasting(self, model: Placing) -> Placed | Lost:
         """Place the rows again: a copy does not have them."""
-        return self.whole(model)
+        return _without_rows(self, self.mean, model)
 
 
 @dataclass(frozen=True)
@@ -398,6 +401,48 @@ class Placed(Located):
         """Return them as they are."""
         del model
         return self
+
+
+@dataclass(frozen=True)
+class Lost(Located):
+    """Latents of rows that were not those of the fit any more when the model was written; there
+    are means where somebody had asked for them before.
+    """
+
+    @property
+    def std(self) -> FloatArray:
+        """None, (0, D)."""
+        return self.mean[:0]
+
+    def located(self, model: Placing) -> Self:
+        """Return the means; refuse where there are none."""
+        return self if len(self.mean) else self.whole(model)
+
+    def whole(self, model: Placing) -> NoReturn:
+        """Refuse."""
+        del model
+        got = "none: its rows were gone, or others, when it was saved or pickled"
+        do = "call transform with the rows; reports and pictures want a fit of them"
+        raise InputError(message("a model with latents of its training rows", got, do))
+
+
+def of_arrays(mean: FloatArray, std: FloatArray, n_rows: int) -> Placed | Lost:
+    """Return latents of so many rows as files have them: arrays without rows are not known."""
+    if len(std) == n_rows:
+        return Placed(mean, std)
+    return Lost(mean if len(mean) == n_rows else mean[:0])
+
+
+def _without_rows(
+    latents: Unplaced | OnlyMeans, mean: FloatArray, model: Placing
+) -> Placed | Lost:
+    """Place rows for a copy that does not have them: a model whose data are gone is still one."""
+    try:
+        return latents.whole(model)
+    except InputError as error:
+        what = "embedding_std_ is" if len(mean) else "embedding_ and embedding_std_ are"
+        warn_user(f"{what} not kept: {error}", DataWarning)
+        return Lost(mean)
 
 
 def _placed(some: Candidates, model: Placing) -> KnownRows:
