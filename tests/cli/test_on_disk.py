@@ -151,6 +151,23 @@ def test_rows_are_completed_part_by_part(
         np.testing.assert_allclose(stored, values, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("many", [0, 2**22], ids=["large", "small"])
+def test_completed_rows_keep_names_that_the_model_lacks(
+    many, X, expected, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(on_disk, "MANY", many)
+    expected.save(tmp_path / "m.bochner")
+    path = plain_text(X, tmp_path)
+    out, std = tmp_path / "full.csv", tmp_path / "std.csv"
+    replied("impute", tmp_path / "m.bochner", path, "--out", out, "--std", std)
+    for file in (out, std):
+        assert file.read_text().startswith(",".join(COLUMNS))
+    page = tmp_path / "page.html"
+    done = run("report", tmp_path / "m.bochner", path, "--out", page)
+    assert done.exit_code == 0
+    assert "feature names" not in done.stderr
+
+
 @pytest.mark.parametrize("store", [npy, parquet_parts])
 def test_calibration_takes_a_sample_of_rows_and_says_how_far_it_is(
     store, X, expected, expected_of_names, tmp_path, monkeypatch

@@ -56,7 +56,8 @@ def read_rows(
     Returns
     -------
     Table
-        X of shape (n, M) with the model's columns; column_names those of the model.
+        X of shape (n, M) with the model's columns; column_names those of the model, or of the data
+        where it knows none.
 
     Raises
     ------
@@ -76,15 +77,17 @@ def read_rows(
         _check_whole(request.selection.seen, known or [], model.views_ if known else {})
         raise
     views = table.views or _only_array(path, table)
+    names = known
     if views is not None and set(views) & set(model.views_):
         X = _by_view(table, views, model.views_, known)
     elif table.column_names is not None and known is not None:
         X = _by_name(table.X, table.column_names, known, model.views_)
     else:
         X = _by_number(table.X, model, views)
+        names = known or table.column_names
     if not layer and extension_of(path) in LAYERED:
         _check_layer(model, X, path)
-    return replace(table, X=X, column_names=known)
+    return replace(table, X=X, column_names=names)
 
 
 def _check_layer(model: LatentVariableEstimator, X: object, path: Path) -> None:

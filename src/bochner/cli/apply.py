@@ -359,11 +359,11 @@ def rows_to_compare(
 
 @contextmanager
 def working_on(shape: tuple[int, ...]) -> Iterator[None]:
-    """Use one thread for few entries, and keep scikit-learn from warning about an array without
-    names: they were compared when it was read.
+    """Use one thread for few entries, and keep scikit-learn from warning about names that either
+    the rows or the model lacks: they were compared when the rows were read.
     """
     with warnings.catch_warnings(), one_thread_if_small(math.prod(shape)):
         warnings.filterwarnings(
-            "ignore", message="X does not have valid feature names", category=UserWarning
+            "ignore", message="X (does not have valid|has) feature names", category=UserWarning
         )
         yield
