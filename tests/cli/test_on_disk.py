@@ -14,6 +14,7 @@ import pytest
 import bochner as bo
 from bochner.cli import apply
 from bochner.data import row_sources
+from bochner.errors import InputError
 from bochner.estimators.methods import rows
 from bochner.estimators.methods.placing import PlacingMixin
 from bochner.fitting import placed_rows, row_selection
@@ -624,6 +625,20 @@ def test_files_without_rows_are_refused(
     out = () if command == "calibrate" else ("--out", tmp_path / "out.npy")
     said = refused(command, tmp_path / "m.bochner", store(X[:0], tmp_path), *out)
     assert "Expected data, got an array of shape (0, 6)" in said
+
+
+@pytest.mark.parametrize("shape", [(0, 6), (300, 0)])
+@pytest.mark.parametrize("command", ["info", "fit"])
+def test_a_zarr_array_without_rows_or_columns_is_refused(command, shape, tmp_path):
+    zarr = pytest.importorskip("zarr")
+    path = tmp_path / "x.zarr"
+    array = zarr.open(str(path), mode="w", shape=shape, chunks=(10, 6), dtype="f8")
+    out = () if command == "info" else ("--out", tmp_path / "run")
+    said = refused(command, path, *out)
+    assert f"Expected data, got an array of shape {shape} in {path}. Save at least" in said
+    if not shape[1]:
+        with pytest.raises(InputError, match="Expected data, got an array of shape"):
+            bo.NGMVLVM().fit(array)
 
 
 def test_new_rows_are_read_once_to_be_checked_and_once_to_be_placed(X, tmp_path, monkeypatch):

@@ -27,7 +27,7 @@ from bochner.io.parquet.read import Chosen
 from bochner.io.parquet.source import ParquetSource
 from bochner.io.request import NamedColumns, Request, Selection
 from bochner.io.stored import labels, matrix_rows, open_rows, zarr_labels, zarr_matrix
-from bochner.io.table import Table
+from bochner.io.table import Table, check_not_empty
 from bochner.memory import EXPANSION
 
 # Numbers of a table that is not small.
@@ -199,14 +199,18 @@ def open_zarr(path: Path, request: Request) -> StoredTable:
     matrix, store = zarr_matrix(path, request.layer)
     if store is not None:
         names = [zarr_labels(store, part, path) for part in ("obs", "var")]
-        return _named(path, request, matrix, store, names)
+        table = _named(path, request, matrix, store, names)
+        check_not_empty(table.shape, str(path))
+        return table
     if request.mask_var is not None:
         got = f"mask_var={request.mask_var!r} for {path}"
         raise InputError(
             message("mask_var only for stores that AnnData wrote", got, "leave it out")
         )
     request.selection.nameless(str(path))
-    return StoredTable.of(matrix_rows(matrix, path))
+    rows = matrix_rows(matrix, path)
+    check_not_empty(rows.shape, str(path))
+    return StoredTable.of(rows)
 
 
 def _is_large(shape: tuple[int, int]) -> bool:

@@ -81,15 +81,20 @@ def as_matrix(array: NDArray[np.generic], place: str) -> NDArray[np.float64]:
             else "save an array of numbers"
         )
         raise InputError(message("real numbers", f"the type {array.dtype} in {place}", do))
-    if array.size == 0:
-        got = f"an array of shape {array.shape} in {place}"
-        raise InputError(message("data", got, "save at least one row and one column"))
+    check_not_empty(array.shape, place)
     if array.dtype.kind in "iu":
         whole: NDArray[Any] = array
         beyond = ((whole > EXACT) | (whole < -EXACT)).any(axis=0)
         for j in np.flatnonzero(beyond):
             warn_of_rounding(map(int, large(whole[:, j])), f"Column {j}", place)
     return array.astype(np.float64)
+
+
+def check_not_empty(shape: tuple[int, ...], place: str) -> None:
+    """Refuse an array read from a file that has no rows or no columns."""
+    if 0 in shape:
+        got = f"an array of shape {shape} in {place}"
+        raise InputError(message("data", got, "save at least one row and one column"))
 
 
 def unreadable(path: Path, kind: str, reason: object) -> InputError:

@@ -106,6 +106,9 @@ class RowsMixin:
         if not (reset or source.n_rows):
             got = f"an array of shape {source.shape}"
             raise InputError(message("data", got, "pass at least one row"))
+        if reset and not source.n_columns:
+            got = f"an array of shape {source.shape}"
+            raise InputError(message("data", got, "pass at least one column"))
         if reason := self._held_because(source, reset):
             what = (
                 f"{source.n_rows:,} × {source.n_columns:,} numbers, held in memory because of"
