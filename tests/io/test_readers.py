@@ -361,10 +361,12 @@ def test_missing_and_unknown_files(tmp_path):
     for name, text in {
         "t.xls": "t.xls with extension '.xls'",
         "plain": "plain without extension",
+        "t.zarr": "t.zarr with extension '.zarr'. Name the store, which is a folder",
     }.items():
         (tmp_path / name).write_text("x")
         with pytest.raises(
-            InputError, match=f"one of {KNOWN} or a folder of them, got .*{text}"
+            InputError,
+            match=f"a .zarr store, one of {KNOWN} or a folder of them, got .*{text}",
         ):
             read(tmp_path / name)
 

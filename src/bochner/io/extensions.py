@@ -20,6 +20,7 @@ _SAVE = "save it as .csv in the program that wrote it"
 _UNPACK = "unpack it"
 _PANDAS = "read it with pandas, and save it by to_csv or to_parquet"
 _HINTS = {
+    ".zarr": "name the store, which is a folder: unpack it, or copy it as a whole",
     ".txt": "rename it to .csv, or to .tsv if tabs separate its cells",
     **dict.fromkeys(
         (".json", ".jsonl", ".pkl", ".pickle", ".feather", ".h5", ".hdf5", ".orc"), _PANDAS
@@ -142,7 +143,7 @@ def check_extension(path: Path) -> str:
         )
         raise InputError(
             message(
-                f"one of {', '.join(EXTENSIONS)} or a folder of them",
+                f"a .zarr store, one of {', '.join(EXTENSIONS)} or a folder of them",
                 got,
                 _HINTS.get(path.suffix.lower(), "convert the file"),
             )
