@@ -123,6 +123,24 @@ def test_views_may_share_a_column_that_names_their_rows(X, tmp_path):
     assert list(table.views) == ["data0", "data1"]
 
 
+@pytest.mark.parametrize("kind", ["string", "category"])
+@pytest.mark.parametrize("texts", [[0, 1], [1]])
+def test_texts_are_no_numbers_however_many_rows_there_are(
+    kind, texts, X, tmp_path, monkeypatch
+):
+    for part in range(2):
+        frame = pandas.DataFrame(X[15 * part :][:15], columns=COLUMNS)
+        if part in texts:
+            frame["d"] = frame["d"].map(str).astype(kind)
+        frame.to_parquet(tmp_path / f"part-{part}.parquet", index=False)
+    match = (
+        r"numbers, got the t(ext '|ype (category|string|dictionary<)).*, column 3 \('d'\) of"
+    )
+    for opening in (read, bo.open_rows, lambda path: opened(path, monkeypatch)):
+        with pytest.raises(InputError, match=match):
+            opening(tmp_path)
+
+
 def test_the_index_of_pandas_is_no_column(X, tmp_path, monkeypatch):
     frame = pandas.DataFrame(X, columns=COLUMNS, index=range(1000, 1030))
     frame.to_parquet(tmp_path / "x.parquet", index=True)

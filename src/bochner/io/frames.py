@@ -60,12 +60,15 @@ def from_frame(frame: pd.DataFrame, place: str, row_names: bool = True) -> Table
 
 
 def _numbers(column: pd.Series, j: int, names: list[str], place: str) -> NDArray[np.float64]:
+    # of numbers there is no need to look
+    texts = enumerate(column) if getattr(column.dtype, "kind", "O") == "O" else ()
+    text = [(i, value) for i, value in texts if isinstance(value, str)]
     try:
-        if column.dtype.kind in "Mm" or str(column.dtype) == "category":
+        if text or column.dtype.kind in "Mm" or str(column.dtype) == "category":
+            # numpy reads texts, and dates as nanoseconds
             raise TypeError(f"of type {column.dtype}")
         values: NDArray[np.float64] = column.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError) as error:
-        text = [(i, value) for i, value in enumerate(column) if isinstance(value, str)]
         got = (
             f"the text {text[0][1]!r} in row {text[0][0]}"
             if text
