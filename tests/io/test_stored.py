@@ -86,6 +86,16 @@ def test_what_is_refused_says_what_to_type(X, tmp_path):
         bo.open_rows(tmp_path / "x.npy", columns=["a"])
 
 
+def test_an_array_of_objects_is_refused_as_by_those_who_read_it_whole(X, tmp_path):
+    np.save(tmp_path / "x.npy", X.astype(object))
+    for opening in (bo.open_rows, read):
+        with pytest.raises(InputError, match=r"numbers, got Python objects in .*x\.npy"):
+            opening(tmp_path / "x.npy")
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY")
+    with pytest.raises(InputError, match=r"a readable npy file, got .*x\.npy"):
+        bo.open_rows(tmp_path / "x.npy")
+
+
 @pytest.mark.filterwarnings("ignore:Training stopped")
 def test_commands_transform_from_disk_to_disk(X, tmp_path):
     pandas = pytest.importorskip("pandas")

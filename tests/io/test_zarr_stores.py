@@ -136,5 +136,11 @@ def test_a_group_is_refused_by_the_paths_of_its_arrays(X, tmp_path):
     for reader in (bo.open_rows, read):
         with pytest.raises(InputError, match=r"the group .* holds X\. Name one .*g\.zarr/X"):
             reader(tmp_path / "g.zarr")
+    for name in ("A", "B", "Y"):
+        group.create_group(name)
+    for reader in (bo.open_rows, read):
+        match = r"the group .* holds X, A, B, Y\. Name one .*g\.zarr/X"
+        with pytest.raises(InputError, match=match):
+            reader(tmp_path / "g.zarr")
     np.testing.assert_array_equal(bo.open_rows(tmp_path / "g.zarr/X").whole(), X)
     np.testing.assert_array_equal(read(tmp_path / "g.zarr" / "X").X, X)

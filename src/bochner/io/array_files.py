@@ -9,6 +9,7 @@ import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
@@ -248,6 +249,20 @@ def _head(file: IO[bytes]) -> _Head:
     return _Head(*_HEADERS[version](file), file.tell())
 
 
+def check_no_objects(path: Path) -> None:
+    """Refuse an npy file of Python objects; of others, damaged ones included, say nothing."""
+    objects = False
+    with suppress(OSError, ValueError), path.open("rb") as file:
+        objects = _head(file).dtype.hasobject
+    if objects:
+        raise _of_objects(str(path))
+
+
+def _of_objects(place: str) -> InputError:
+    do = "save an array of numbers with dtype=float, of text with dtype=str"
+    return InputError(message("numbers", f"Python objects in {place}", do))
+
+
 def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     """Return the files of arrays by the arrays' names."""
     infos = archive.infolist()
@@ -292,8 +307,7 @@ def _array(
     """Read one array of at most `most` bytes from a file of `size` bytes."""
     shape, _, dtype, _ = _head(file)
     if dtype.hasobject:
-        do = "save an array of numbers with dtype=float, of text with dtype=str"
-        raise InputError(message("numbers", f"Python objects in {place}", do))
+        raise _of_objects(place)
     count = math.prod(shape)
     asked = count * dtype.itemsize
     if asked > size:

@@ -17,6 +17,7 @@ from bochner.data.file_arrays import readable
 from bochner.data.row_sources import ArraySource, RowSource, SomeColumns
 from bochner.errors import InputError, message, shown
 from bochner.extras import require
+from bochner.io.array_files import check_no_objects
 from bochner.io.extensions import in_zarr
 from bochner.io.outputs import exists
 from bochner.io.parquet.columns import schema_of
@@ -123,6 +124,7 @@ def _array(path: Path) -> RowSource:
     try:
         array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # whatever NumPy raises: it is the file
+        check_no_objects(path)
         raise unreadable(path, "npy", error) from error
     return ArraySource(array)
 
@@ -239,7 +241,10 @@ def matrix_rows(
         with readable(str(path)):
             matrix = Turned(matrix, str(path))
         return SparseRows(matrix, str(path), columns, index)
-    names = [str(name) for name in matrix]
+    # arrays first, of which it names one: the order is that in which a store lists its files
+    names = sorted(
+        map(str, matrix), key=lambda name: (not hasattr(matrix[name], "dtype"), name)
+    )
     held = f" that holds {listing(names)}" if names else " that holds nothing"
     do = f"name one of its arrays: {path / (names[0] if names else 'NAME')}"
     raise InputError(message("an array of rows", f"the group {path}{held}", do))
