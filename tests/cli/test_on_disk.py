@@ -469,7 +469,7 @@ def same_files(small, large, named):
         np.testing.assert_allclose(b, a, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet", "parts"])
 @pytest.mark.parametrize("named", [True, False], ids=["names", "no names"])
 def test_mixed_tables_are_placed_completed_and_shown_block_by_block(
     kind, named, X, tmp_path, monkeypatch
@@ -487,6 +487,11 @@ def test_mixed_tables_are_placed_completed_and_shown_block_by_block(
     def write():
         # no quotes: such files are read whole
         plain = table.replace("blue, dark", "blue") if "csv" in kind else table
+        if kind == "parts":
+            data.mkdir(exist_ok=True)
+            for i, rows in enumerate((slice(50), slice(50, 110), slice(110, 120))):
+                plain[rows].to_parquet(data / f"part-{i}.parquet", index=False)
+            return
         plain.to_parquet(data, index=False, row_group_size=35) if kind == "parquet" else (
             plain.to_csv(data, index=False)
         )

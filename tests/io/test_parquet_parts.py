@@ -329,6 +329,24 @@ def test_names_of_rows_can_be_left_out(many, stored, tmp_path, monkeypatch):
     assert opened(drop=["cell"]).row_names is None
 
 
+def test_parts_of_a_mixed_table_have_the_types_of_all(tmp_path):
+    table = pandas.DataFrame(
+        {"n": [1, 2, 3, 4], "yes": [True, False] * 2, "kind": list("abba"), "x": [0.5] * 4}
+    )
+    parts = [table[:2], table[2:].copy(), table[:0]]
+    parts[1][["n", "yes", "kind", "x"]] = None
+    for number, part in enumerate(parts):
+        # Dask counts the rows of each of its parts
+        index = pandas.RangeIndex(len(part), name="__null_dask_index__")
+        part.set_index(index).to_parquet(tmp_path / f"part.{number}.parquet", index=True)
+    frame = whole_tables._read_parquet(tmp_path)
+    assert list(map(str, frame.dtypes[["n", "yes", "x"]])) == ["Int64", "boolean", "float64"]
+    assert frame["kind"].tolist()[:2] == ["a", "b"]
+    assert list(frame.index) == [0, 1, 2, 3]
+    assert frame.index.name is None
+    assert frame.isna().all(axis=1).tolist() == [False, False, True, True]
+
+
 def test_without_pyarrow_the_message_says_what_to_install(X, tmp_path, monkeypatch):
     path = tmp_path / "rows.parquet"
     write(path, X)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -26,6 +26,7 @@ from bochner.io.csv.text import Lines
 from bochner.io.extensions import NAMED, extension_of
 from bochner.io.on_disk import StoredTable
 from bochner.io.parquet.columns import DAMAGED, damaged, data_columns
+from bochner.io.parquet.parts import parquet_parts
 from bochner.io.parquet.read import Chosen
 from bochner.io.request import Request
 from bochner.memory import EXPANSION, chunks
@@ -76,15 +77,16 @@ def open_mixed(
     """
     coding = model._coding
     kind = extension_of(path)
-    readable = kind in NAMED and path.is_file() and not layer
+    parts = [] if layer else parquet_parts(path)
+    readable = parts or (kind in NAMED and path.is_file() and not layer)
     if not (readable and isinstance(coding, Mixed)):
         return None
     reading = reading.without(path, model._covariate_coding.names)
     request = reading.request(index, known=[column.name for column in coding.columns])
     most = path.stat().st_size * (EXPANSION if kind.endswith(".gz") else 1)
     frames: Frames | None = None
-    if kind == ".parquet":
-        frames = _ParquetFrames.of(path, request, coding)
+    if parts:
+        frames = _ParquetFrames.of(path, parts, request, coding)
     elif most > 2 * on_disk.MANY:
         frames = _CsvFrames.of(path, request, coding)
     if frames is None or frames.n_rows * len(coding.columns) <= on_disk.MANY:
@@ -214,16 +216,15 @@ class _CsvFrames:
 
 
 class _ParquetFrames:
-    """Of a parquet file; the last row group is still there."""
+    """Of a parquet file, or of parts of one table; the last row group is still there."""
 
     def __init__(
-        self, path: Path, file: pq.ParquetFile, chosen: Chosen, known: list[str]
+        self, files: Mapping[Path, pq.ParquetFile], chosen: Chosen, known: list[str]
     ) -> None:
-        self._path = path
-        self._file = file
+        self._files = files
         self._known = known
-        groups = range(file.num_row_groups)
-        counts = [file.metadata.row_group(group).num_rows for group in groups]
+        self._groups = [(path, g) for path in files for g in range(files[path].num_row_groups)]
+        counts = [files[path].metadata.row_group(g).num_rows for path, g in self._groups]
         self._ends = np.cumsum([0, *counts])
         self.n_rows = int(self._ends[-1])
         self.index_name = chosen.index_name
@@ -234,26 +235,27 @@ class _ParquetFrames:
         self._held: tuple[int, pd.DataFrame | None] = (-1, None)
 
     @classmethod
-    def of(cls, path: Path, request: Request, coding: Mixed) -> _ParquetFrames | None:
+    def of(
+        cls, path: Path, parts: Sequence[Path], request: Request, coding: Mixed
+    ) -> _ParquetFrames | None:
         """Open it; None: it is unreadable, or lacks columns."""
         known = [column.name for column in coding.columns]
         parquet = require("pyarrow.parquet", "reads parquet files")
         try:
-            file = parquet.ParquetFile(path)
-            if (
-                not {*known} <= {*data_columns(file.schema_arrow)}
-                or not file.metadata.num_rows
-            ):
+            files = {part: parquet.ParquetFile(part) for part in parts}
+            if any(not {*known} <= {*data_columns(f.schema_arrow)} for f in files.values()):
                 return None
         except DAMAGED:
             return None  # refused by who reads it whole
-        return cls(path, file, Chosen.of(path, [path], request), known)
+        if not any(file.metadata.num_rows for file in files.values()):
+            return None
+        return cls(files, Chosen.of(path, parts, request), known)
 
     def read(self, start: int, stop: int) -> pd.DataFrame:
         """Return the columns of the model of some rows."""
         pandas = require("pandas", "holds mixed tables")
         parts = []
-        for group in range(len(self._ends) - 1):
+        for group in range(len(self._groups)):
             first, end = int(self._ends[group]), int(self._ends[group + 1])
             if start < end and first < stop:
                 parts.append(self._group(group).iloc[max(start - first, 0) : stop - first])
@@ -262,11 +264,12 @@ class _ParquetFrames:
 
     def _group(self, number: int) -> pd.DataFrame:
         if self._held[0] != number or self._held[1] is None:
+            path, group = self._groups[number]
             try:
-                table = self._file.read_row_group(number, columns=self._known)
+                table = self._files[path].read_row_group(group, columns=self._known)
                 frame = table.to_pandas().reset_index(drop=True)[self._known]
             except DAMAGED as error:
-                raise damaged(self._path, error) from error
+                raise damaged(path, error) from error
             self._held = (number, frame)
         assert self._held[1] is not None
         return self._held[1]

@@ -29,7 +29,8 @@ from bochner.io.csv.text import contents
 from bochner.io.csv.write import guarded
 from bochner.io.extensions import TEXT
 from bochner.io.outputs import replacing
-from bochner.io.parquet.columns import DAMAGED, damaged
+from bochner.io.parquet.columns import DAMAGED, damaged, is_nameless
+from bochner.io.parquet.parts import parquet_parts
 from bochner.io.request import Request
 from bochner.io.stored import parquet_columns
 from bochner.io.table import Table
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from bochner.estimators.tables import Coding
 
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+(,\d+)?")
+# Types of numbers that may be missing, by kind.
+_NULLABLE = {"i": "Int64", "u": "UInt64", "b": "boolean", "f": "float64"}
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})*")
 
 
@@ -62,7 +65,7 @@ def table_to_fit(
     auto : bool
         Whether ``--likelihood auto`` was given and no views.
     """
-    mixed = auto and path.is_file() and kind_of(path) in (*TEXT, ".parquet")
+    mixed = auto and _may_be_mixed(path)
     try:
         table = reading.read(path, index, layer, known)
         if not mixed:
@@ -150,6 +153,11 @@ def _warn_of_words(texts: Sequence[str], name: str) -> None:
     )
 
 
+def _may_be_mixed(path: Path) -> bool:
+    """Tell whether a mixed table may stand in a file, or in a folder of parts."""
+    return (path.is_file() and kind_of(path) in TEXT) or bool(parquet_parts(path))
+
+
 def rows_to_use(
     model: LatentVariableEstimator, path: Path, index: str | None, reading: Reading
 ) -> FrameTable:
@@ -161,7 +169,7 @@ def rows_to_use(
         Not its columns, or labels that it does not know.
     """
     names = column_names(model) or []
-    if kind_of(path) not in (*TEXT, ".parquet"):
+    if not _may_be_mixed(path):
         do = "save the table as one"
         raise InputError(message("a csv or parquet file", str(path), do))
     coding = model._coding
@@ -179,7 +187,7 @@ def read_frame(
     """
     of_training = [column.name for column in known]
     request = reading.request(index, known=of_training or None)
-    if kind_of(path) == ".parquet":
+    if parquet_parts(path):
         return _named(_read_parquet(path), index, path, request)
     pandas = require("pandas", "holds mixed tables")
     cells = read_cells(path, request, of_training)
@@ -198,15 +206,47 @@ def read_frame(
 
 
 def _read_parquet(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    require("pyarrow.parquet", "reads parquet files")
+    """Read a parquet file, or parts of one table, with the types that pandas gave its columns."""
+    parquet = require("pyarrow.parquet", "reads parquet files")
     pandas = require("pandas", "reads parquet files")
-    try:
-        frame: pd.DataFrame = pandas.read_parquet(
-            path, columns=None if columns is None else list(columns)
-        )
-    except DAMAGED as error:
-        raise damaged(path, error) from error
-    return frame
+    wanted = None if columns is None else list(columns)
+    frames: list[pd.DataFrame] = []
+    for part in parquet_parts(path):
+        try:
+            with parquet.ParquetFile(part) as file:
+                table = file.read(columns=wanted, use_pandas_metadata=True)
+                frame = table.to_pandas()
+        except DAMAGED as error:
+            raise damaged(part, error) from error
+        nameless = is_nameless(str(frame.index.name))
+        frames.append(frame.rename_axis(None) if nameless else frame)
+    # pandas takes types from those without rows, too
+    frames = [frame for frame in frames if len(frame)] or frames[:1]
+    if len(frames) == 1:
+        return frames[0]
+    # rows that each part counts for itself have no names
+    counted = all(f.index.name is None and f.index.dtype.kind in "iu" for f in frames)
+    typed = _with_types([frame[frames[0].columns] for frame in frames])
+    joined: pd.DataFrame = pandas.concat(typed, ignore_index=counted)
+    return joined
+
+
+def _with_types(frames: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
+    """Return parts of a table of which columns of nothing but null have the type that those of
+    others have.
+    """
+    types: dict[str, str] = {}
+    for part in frames:
+        kinds = {name: getattr(dtype, "kind", "O") for name, dtype in part.dtypes.items()}
+        types |= {str(name): _NULLABLE[k] for name, k in kinds.items() if k in _NULLABLE}
+    return [
+        part.astype({n: types[n] for n in part if n in types and _is_null(part[n])})
+        for part in frames
+    ]
+
+
+def _is_null(column: pd.Series) -> bool:
+    return getattr(column.dtype, "kind", "O") == "O" and bool(column.isna().all())
 
 
 def _named(
