@@ -309,6 +309,12 @@ def main():
             run(case, folder, processes)
 
 
+def stored(case, folder, rank):
+    """Return rows on disk: a part of them, or shards of which one is smaller than the landmarks."""
+    X = np.load(folder / f"{case}.npy", mmap_mode="r")
+    return np.split(X, [30])[rank] if case == "shards" else bo.share(X)
+
+
 def run(case, folder, processes):
     """Fit, and write what the test compares."""
     X = with_holes(data(), case)
@@ -346,9 +352,9 @@ def run(case, folder, processes):
         model, took = work_of(shared)
         save(model, folder / f"{case}{processes.rank}.npz", **took)
         return
-    if case in ("stored", "poisson"):
-        shared = bo.share(np.load(folder / f"{case}.npy", mmap_mode="r"))
-    model = fitted("one" if case == "stored" else case, shared)
+    if case in ("stored", "poisson", "shards"):
+        shared = stored(case, folder, processes.rank)
+    model = fitted("one" if case in ("stored", "shards") else case, shared)
     model.save(folder / f"{case}.bochner")
     save(model, folder / f"{case}{processes.rank}.npz")
     if case in CALIBRATED:

@@ -320,7 +320,7 @@ class LatentVariableEstimator(AttributesMixin, ClassNamePrefixFeaturesOutMixin, 
             Latent dimensions carry nothing.
         """
         processes = current()
-        values = processes.together(lambda: self._validate(X, reset=True))
+        values = shards.validated(self, X)
         if processes.size > 1:
             processes = shards.joined(self, values, covariates, size_factors)
         training = training_rows(values)

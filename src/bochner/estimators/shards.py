@@ -5,13 +5,14 @@ others.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from bochner.data.arrays import FloatArray
-from bochner.data.row_sources import additive_checksum
+from bochner.data.row_sources import RowSource, additive_checksum
 from bochner.data.validation import as_array
 from bochner.errors import InputError, message
 from bochner.estimators.settings import likelihoods
@@ -20,6 +21,24 @@ from bochner.fitting.plan import Plan
 from bochner.memory import passes
 from bochner.models.lvm import Covariates
 from bochner.processes import Processes, current
+
+
+def validated(estimator: Any, X: object) -> Any:
+    """Return the checked rows of this process, held or read block by block as those of all others.
+
+    Raises
+    ------
+    InputError
+        In every process: of the first one that refuses its rows.
+    """
+    processes = current()
+    shape: Any = None
+    # what is no table, or a file that was closed, is refused below
+    with suppress(Exception):
+        shape = getattr(X, "shape", None)
+    counted = isinstance(shape, tuple) and shape and isinstance(shape[0], int | np.integer)
+    n_rows = processes.total(int(shape[0]) if counted else 0)
+    return processes.together(lambda: estimator._validate(X, reset=True, n_rows=n_rows))
 
 
 def joined(
@@ -110,6 +129,9 @@ def _facts(
         "columns": f"{values.shape[1]}",
         "names": "none" if names is None else ", ".join(map(str, names)),
         "numbers of type": str(values.dtype),
+        "rows": "that are read block by block"
+        if isinstance(values, RowSource)
+        else "in memory",
         "covariates": "none" if covariates is None else "given",
         "size factors": factors(size_factors),
         "model": type(estimator).__name__,

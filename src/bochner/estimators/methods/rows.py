@@ -93,9 +93,9 @@ class RowsMixin:
         noise = getattr(self, "noise_variance", None)
         return next((one for one in (self.views, noise, *by_view) if one is not None), None)
 
-    def _validate(self, X: object, *, reset: bool) -> Any:
+    def _validate(self, X: object, *, reset: bool, n_rows: int | None = None) -> Any:
         """Return checked rows: an array, a sparse matrix, or a source of rows that are read block
-        by block.
+        by block. There are so many rows in all processes; None: these.
         """
         if not reset:
             check_is_fitted(self)
@@ -109,7 +109,7 @@ class RowsMixin:
         if reset and not source.n_columns:
             got = f"an array of shape {source.shape}"
             raise InputError(message("data", got, "pass at least one column"))
-        if reason := self._held_because(source, reset):
+        if reason := self._held_because(source, reset, n_rows):
             what = (
                 f"{source.n_rows:,} × {source.n_columns:,} numbers, held in memory because of"
             )
@@ -131,14 +131,13 @@ class RowsMixin:
     def _gaussian_views(self) -> list[GaussianPosterior]:
         return [view for view in self._fit.posterior if isinstance(view, GaussianPosterior)]
 
-    def _held_because(self, source: RowSource, reset: bool) -> str:
+    def _held_because(self, source: RowSource, reset: bool, n_rows: int | None = None) -> str:
         """Return why rows have to be in memory as a whole; nothing where they need not."""
         if not reset:
             return ""
         if not self._trains_on_blocks:
             return f"the sampler of {type(self).__name__}"
-        # processes have about as many rows each
-        if plans.n_landmarks(self.landmarks, source.n_rows * current().size) is None:
+        if plans.n_landmarks(self.landmarks, n_rows or source.n_rows) is None:
             return "a fit without landmarks"
         if not likelihoods.known_by_rows(self.likelihood):
             return f"likelihood={self.likelihood!r}"
