@@ -52,7 +52,8 @@ LAYERS: dict[str, str] = {
         regression.conjugate_gradients regression.site_steps regression.site_entries
         regression.site_passes
         regression.nonconjugate
-        regression.incomplete_dense regression.incomplete regression.streamed regression
+        regression.incomplete_dense regression.incomplete regression.streamed
+        regression.drawn_columns regression
         objectives.elbo objectives.stored_draws objectives.subset_sites
         objectives""",
     "F7 inference": """
@@ -77,8 +78,9 @@ LAYERS: dict[str, str] = {
         prediction.row_batch prediction.row_density prediction.density prediction.latent_calibration
         prediction.diagnostics prediction.tempering prediction fitting.plan fitting.placed_rows
         fitting.row_passes fitting.landmarks
-        fitting.noise_recalibration fitting.svd_compression fitting.data fitting.row_selection
-        fitting.stacked fitting.warm_start fitting.row_moves fitting.multistart fitting.fit
+        fitting.noise_recalibration fitting.svd_compression fitting.drawn_columns fitting.data
+        fitting.row_selection fitting.stacked fitting.warm_start fitting.row_moves
+        fitting.multistart fitting.fit
         fitting.completion_choice fitting mcmc.draws mcmc.features mcmc.conditionals.mixture
         mcmc.priors mcmc.conditionals.slices mcmc.conditionals.latents mcmc.conditionals.weights
         mcmc.conditionals.frequencies mcmc.conditionals.views mcmc.conditionals.coordinates

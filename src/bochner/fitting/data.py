@@ -18,6 +18,7 @@ from torch import Tensor
 from bochner.data.arrays import Float64Array
 from bochner.data.columns import dense_rows
 from bochner.fitting import landmarks
+from bochner.fitting.drawn_columns import draw_columns
 from bochner.fitting.noise_recalibration import Withheld, withhold
 from bochner.fitting.plan import MANY_ROWS, Fit, Plan, evaluate
 from bochner.fitting.svd_compression import Rotation, rotate
@@ -261,12 +262,14 @@ class TrainingData:
         self.complete = self.withheld.data
         self.blocks, self.rotation = _rotated(self.complete, plan, plan.spec)
         self.surrogates = rows.surrogates
+        self.drawn = self.blocks
         if rows.surrogates is not None:
             # a hundred rotated columns of surrogates say as much as all of them
             shown = self._without_withheld(rows, rows.surrogates, plan)
             self.surrogates, _ = _rotated(shown, plan, plan.spec.surrogate)
         elif scattered:
             self.surrogates, _ = _rotated(self._without_holes(plan), plan, plan.spec)
+            self.drawn = draw_columns(self.blocks, self.filled + self._effects, plan)
 
     @functools.cached_property
     def filled(self) -> Float64Array:

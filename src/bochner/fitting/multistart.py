@@ -211,7 +211,7 @@ class Race:
             nonlocal updates
             stage = plan.early if trainer.state.decay_from is None else plan
             draws = stage.step_draws(model, step, plan.column_budget)
-            bound = elbo(model, self.data.blocks, draws, how)
+            bound = elbo(model, self.data.drawn, draws, how)
             updates = bound.updates
             return bound.comparable
 
@@ -401,7 +401,7 @@ class Race:
         """
         plan = self.plan.early
         budget = plan.column_budget
-        return evaluate(trainer.module, self.data.blocks, plan, "race", budget, n_draws)
+        return evaluate(trainer.module, self.data.drawn, plan, "race", budget, n_draws)
 
     def model_of(self, parameters: Mapping[str, Tensor]) -> LatentVariableModel:
         """Return a model with the parameters of one that another process trained."""
