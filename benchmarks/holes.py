@@ -1,9 +1,9 @@
 """What scattered holes cost: ``python benchmarks/holes.py``.
 
-Made tables of 300 rows and 20 columns and of 30 rows and 2,000 columns, smooth functions of two
-latents with noise, complete and with 5 and 10 % of their entries missing: processor seconds of a
-fit, of `transform`, `score` and `calibration` on 100 further rows (with holes as well), the size of
-the model file; and the ratios of the two. Defaults.
+Made tables of 300 rows and 20 columns, of 30 rows and 2,000 columns and of 200 rows and 5,000
+columns, smooth functions of two latents with noise, complete and with 5, 10 and 20 % of their
+entries missing: processor seconds of a fit, of `transform`, `score` and `calibration` on 100
+further rows (with holes as well), the size of the model file; and the ratios of the two. Defaults.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FIGURES = {
 }
 FORMATS = FIGURES | {f"{name}_ratio": ".2f" for name in FIGURES}
 # Rows, columns and the share of entries that are missing.
-TABLES = {"made": (300, 20, 0.05), "few rows": (30, 2000, 0.1)}
+TABLES = {"made": (300, 20, 0.05), "few rows": (30, 2000, 0.1), "wide": (200, 5000, 0.2)}
 N_NEW, NOISE = 100, 0.2
 
 
