@@ -6,6 +6,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 import bochner as bo
+from bochner.fitting import drawn_columns
 from bochner.fitting.data import TrainingData
 from bochner.metrics import mean_aligned_r2
 from bochner.regression.drawn_columns import DrawnColumns
@@ -36,7 +37,8 @@ def trained_on(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("n", "m", "drawn"), [(30, 1000, True), (30, 999, False), (1001, 1000, False)]
+    ("n", "m", "drawn"),
+    [(250, 1000, True), (249, 1000, False), (260, 999, False), (1001, 1000, False)],
 )
 def test_many_columns_of_fewer_rows_are_drawn(n, m, drawn, trained_on):
     _, X = _table(n, m)
@@ -54,7 +56,8 @@ def test_many_columns_of_fewer_rows_are_drawn(n, m, drawn, trained_on):
         assert trained_on[0].blocks[0][0] is not block
 
 
-def test_from_the_latents_their_fit_stays_there():
+def test_from_the_latents_their_fit_stays_there(monkeypatch):
+    monkeypatch.setattr(drawn_columns, "_ENTRIES", 60_000)
     latents, X = _table(60, 1000)
     model = bo.NGMVLVM(init=latents, random_state=0).fit(X)
     assert mean_aligned_r2(latents, model.embedding_) > 0.99
