@@ -29,10 +29,11 @@ def _problem(dim, n_frequencies=3):
 
 def _block(Y, rows, fill, sizes=(20, 28)):
     whole = IncompleteBlock.of(Y, rows, torch.arange(M), sizes)
-    filled = whole.filled(fill.expand(N, M))
+    fill = fill.expand(N, M)
+    filled = whole.filled(fill)
     basis = torch.linalg.svd(filled.Y, full_matrices=False).Vh.T
     rotated = CompleteBlock(filled.Y @ basis, Rows.of(rows), filled.columns, filled.square)
-    return DrawnColumns(**vars(whole), completed=filled.Y, rotated=rotated, n_drawn=DRAWN)
+    return DrawnColumns(**vars(whole), fill=fill, rotated=rotated, n_drawn=DRAWN)
 
 
 @pytest.mark.parametrize("fill", [0.0, 3.0])

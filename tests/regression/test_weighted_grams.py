@@ -172,10 +172,10 @@ def test_columns_that_are_solved_are_laid_aside_and_no_mean_changes(sizes, monke
     shift = torch.randn(n, m, generator=source, dtype=torch.float64)
     goal = torch.full((m,), 1e-8, dtype=torch.float64)
     left = []
-    plain = conjugate_gradients._left
+    plain = conjugate_gradients.groups_left
     monkeypatch.setattr(
         conjugate_gradients,
-        "_left",
+        "groups_left",
         lambda *given: left.append(len(given[1])) or plain(*given),
     )
     found = weights_from(features, weights, shift, sizes, goal, max_iter=200).mean

@@ -234,6 +234,8 @@ class TrainingData:
         All columns, without the withheld entries.
     blocks : Data
         The same on fewer columns.
+    drawn : Data
+        The same, of which steps of training draw columns where there are many with holes.
     surrogates : Data or None
         Complete Gaussian data on fewer columns, where training starts if its own bound is
         expensive; None: it is not.

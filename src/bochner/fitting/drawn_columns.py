@@ -54,8 +54,7 @@ def _(block: IncompleteBlock, filled: Float64Array, plan: Plan) -> Block:
     few = m < 2 * _DRAWN or m < block.n_rows or m * block.n_rows < _ENTRIES
     if few or plan.processes.size > 1:
         return block
-    values = block.rows.take(torch.from_numpy(filled[:, block.columns.numpy()])).to(block.Y)
-    completed = torch.where(block.observed > 0, block.Y, values)
-    rotated, _ = rotate(((block.filled(values),),), 0.0, plan.seed)
+    fill = block.rows.take(torch.from_numpy(filled[:, block.columns.numpy()])).to(block.Y)
+    rotated, _ = rotate(((block.filled(fill),),), 0.0, plan.seed)
     (beside,) = complete_blocks(rotated[0])
-    return DrawnColumns(**vars(block), completed=completed, rotated=beside, n_drawn=_DRAWN)
+    return DrawnColumns(**vars(block), fill=fill, rotated=beside, n_drawn=_DRAWN)

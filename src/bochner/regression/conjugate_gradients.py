@@ -77,7 +77,7 @@ class Weights:
         """Return those of some columns, in ascending order; a slice stands for all."""
         if isinstance(columns, slice):
             return self
-        groups, sizes = _left(self.sizes, columns)
+        groups, sizes = groups_left(self.sizes, columns)
         return Weights(
             self.mean.index_select(1, columns),
             self.covariance[groups],
@@ -292,7 +292,7 @@ def refined(
                 part.index_select(1, kept) for part in (mean, residual, direction)
             )
             inner, goal, unsettled = inner[kept], goal[kept], unsettled[kept]
-            groups, sizes = _left(sizes, kept)
+            groups, sizes = groups_left(sizes, kept)
             covariance = covariance[groups]
         image = product(direction)
         curvature = (direction * image).sum(0)
@@ -317,7 +317,7 @@ def _placed(out: Tensor, columns: Index, mean: Tensor) -> Tensor:
     return mean if isinstance(columns, slice) else out.index_copy(1, columns, mean)
 
 
-def _left(sizes: tuple[int, ...], columns: Tensor) -> tuple[Tensor, tuple[int, ...]]:
+def groups_left(sizes: tuple[int, ...], columns: Tensor) -> tuple[Tensor, tuple[int, ...]]:
     """Return the groups of which some columns are left, and how many of each these are."""
     groups = torch.repeat_interleave(torch.tensor(sizes)).to(columns.device)[columns]
     present, counts = torch.unique_consecutive(groups, return_counts=True)

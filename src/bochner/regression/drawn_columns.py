@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
 from bochner.kernels.base import Frequencies
 from bochner.processes import ALONE, Processes
+from bochner.regression.conjugate_gradients import groups_left
 from bochner.regression.evidence import CHUNK_ROWS, view_evidence
 from bochner.regression.incomplete import Sample, masked_evidence
 from bochner.regression.observations import CompleteBlock, IncompleteBlock
@@ -30,7 +30,7 @@ from bochner.regression.streamed import evidence_with_holes
 # the digits of the start beyond these are another number in [0, 1).
 _APART = 4096.0
 # Noise variance, in variances of the view's data, below which all columns count: with 1e-4 bounds
-# were 3 % lower, with 0.007 to 0.026 three of four 0.1 %.
+# were 3 % lower, with 0.007 to 0.026 three of four were lower by 0.1 to 0.2 %.
 _QUIET = 0.03
 
 
@@ -40,15 +40,15 @@ class DrawnColumns(IncompleteBlock):
 
     Attributes
     ----------
-    completed : Tensor of shape (n, m)
-        The same with values in the holes.
+    fill : Tensor of shape (n, m)
+        Values for the holes.
     rotated : CompleteBlock
-        These on fewer columns.
+        The filled columns, on fewer.
     n_drawn : int
         Columns that a step draws.
     """
 
-    completed: Tensor
+    fill: Tensor
     rotated: CompleteBlock
     n_drawn: int
 
@@ -69,8 +69,7 @@ def _(
         return masked_evidence(*given, block, sample=sample, chunk_rows=chunk_rows)
     some, share = replace(sample, n_columns=block.n_drawn).of(block.n_columns, x.device)
     drawn = _columns(block, some)
-    values = block.completed.index_select(1, some)
-    completed = replace(CompleteBlock.of(values, columns=drawn.columns), rows=block.rows)
+    completed = drawn.filled(block.fill.index_select(1, some))
     within = replace(sample, start=sample.start * _APART % 1.0)
     exact = masked_evidence(*given, drawn, sample=within, chunk_rows=chunk_rows)
     beside = view_evidence(*given, (completed,), chunk_rows=chunk_rows)
@@ -80,8 +79,6 @@ def _(
 
 def _columns(block: IncompleteBlock, some: Tensor) -> IncompleteBlock:
     """Return some columns of a block, in ascending order."""
-    groups = torch.arange(len(block.sizes)).repeat_interleave(torch.tensor(block.sizes))
-    _, counts = torch.unique_consecutive(groups[some.cpu()], return_counts=True)
+    _, sizes = groups_left(block.sizes, some)
     Y, observed = (part.index_select(1, some) for part in (block.Y, block.observed))
-    sizes = tuple(counts.tolist())
     return IncompleteBlock(Y, block.rows, block.columns[some.cpu()], sizes, observed)
